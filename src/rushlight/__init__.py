@@ -1,0 +1,1 @@
+"""Rushlight: `import rushlight as torch`."""
