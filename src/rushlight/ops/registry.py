@@ -165,6 +165,14 @@ class Recorder:
     """The trace's entry points, set by `trace/` when it is imported (it comes after this room)."""
 
     record: Callable[[Op, tuple[Any, ...], tuple[Any, ...]], Any]
+    view: Callable[[Op, Any, Any, tuple[Any, ...]], Any]  # (op, tensor, view, attrs) -> tensor
+    write: Callable[[Any, Any, str], Any]  # (destination, source, name) -> destination
+
+    @staticmethod
+    def apply_view(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:
+        """Take a view op again: its type rule gives the View."""
+        named = dict(zip(op.attrs, attrs, strict=True))
+        return recorder.view(op, x, op.type(x, **named), attrs)
 
 
 recorder = Recorder()

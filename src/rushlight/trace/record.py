@@ -18,7 +18,7 @@ from rushlight import config
 from rushlight.dtype import of_number
 from rushlight.ops.registry import NUMBER_TYPES, Op, TensorType, recorder
 from rushlight.trace import origin
-from rushlight.trace.tape import Accumulate, Node, impure_epochs
+from rushlight.trace.tape import Accumulate, Node, Saved, impure_epochs
 from rushlight.trace.trie import Edge, Operand
 from rushlight.trace.value import Storage, Value
 from rushlight.views import View
@@ -33,6 +33,7 @@ class Hooks:
 
     tensor_class: type[Any]
     execute: Callable[[Trace, Edge, list[Any]], None]
+    current_node: Callable[[Any], Node | None]
 
 
 hooks = Hooks()
@@ -171,6 +172,7 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
     tensor_class = hooks.tensor_class
     grad = config.scopes.grad_enabled and op.is_differentiable
     key: list[Any] = [op, attrs]
+    held: list[Value] = []
     needs = False
     for x in operands:
         if isinstance(x, tensor_class):
@@ -180,6 +182,9 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
             index = -1
             if grad:
                 node = x._node
+                base = x._base
+                if base is not None and base._rebased != x._seen:
+                    node = hooks.current_node(x)
                 if node is not None:
                     if node.epoch != epoch:
                         trace.join_node(node)
@@ -189,6 +194,7 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
         else:
             value = trace.join_number(x)
             key += (value.position, None, -1)
+        held.append(value)
     parent = trace.edge
     found = parent.children.get(tuple(key))
     if found is None:
@@ -203,7 +209,7 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
         trace.live.append(weakref.ref(value))
         result = make_tensor(tensor_class, Storage(value), type)
         if needs:
-            result._node = record_node(trace, op, operands, attrs, (value,), outs)
+            result._node = record_node(trace, op, operands, attrs, held, (value,), outs)
         if found.next > MAX_PENDING:
             trace.flush()
         return result
@@ -212,7 +218,7 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
         make_tensor(tensor_class, Storage(v), t) for v, t in zip(values, outs, strict=True)
     )
     if needs:
-        node = record_node(trace, op, operands, attrs, tuple(values), outs)
+        node = record_node(trace, op, operands, attrs, held, tuple(values), outs)
         for i, result in enumerate(results):
             if result.dtype.is_floating_point or result.dtype.is_complex:
                 result._node = node
@@ -236,6 +242,7 @@ def make_tensor(cls: type[Any], storage: Storage, type: TensorType) -> Any:  # h
     t._output = 0
     t._grad = None
     t._base = None
+    t._rebased = 0
     return t
 
 
@@ -244,24 +251,28 @@ def record_node(
     op: Op,
     operands: tuple[Any, ...],
     attrs: tuple[Any, ...],
+    values: list[Value],
     outs: tuple[Value, ...],
     types: tuple[TensorType, ...],
 ) -> Node:  # hot
     """The gradient node of a step that was just recorded."""
     tensor_class = hooks.tensor_class
-    uses = op.uses
-    values: list[Value | None] = []
     after: list[tuple[Node | None, int]] = []
-    for i, x in enumerate(operands):
+    saved: list[Saved] = []
+    for x, value in zip(operands, values, strict=True):
         if isinstance(x, tensor_class):
-            is_used = uses is None or (i < len(uses) and uses[i])
-            values.append(x._storage.value if is_used else None)
             after.append((x._node, x._output))
+            saved.append((value, x._view, x._shape, x.dtype))
         else:
-            values.append(None)
             after.append((None, 0))
-    node = Node(op, attrs, operands, tuple(after))
-    node.values = tuple(values)
+            saved.append((value, None, (), value.type.dtype))
+    uses = op.uses
+    if uses is not None:
+        for i, is_used in enumerate(uses):
+            if not is_used and i < len(saved):
+                saved[i] = (None, *saved[i][1:])
+    node = Node(op, attrs, tuple(after))
+    node.saved = tuple(saved)
     node.outs = outs if op.uses_out else ()
     node.out_types = types
     trace.add_node(node)
@@ -319,6 +330,18 @@ def set_view(t: Any, view: View) -> None:
     t._shape, t._strides, t._offset = view
     is_whole = view.offset == 0 and view.shape == natural.shape and view.strides == natural.strides
     t._view = None if is_whole else view
+
+
+def write_storage(trace: Trace, storage: Storage, value: Value) -> None:
+    """Give a storage its next Value; memory it already has is written at the flush."""
+    old = storage.value
+    if old.buffer is not None and storage.buffer is None and not old.claimed:
+        storage.buffer = old.buffer
+        old.claimed = True
+    if old.buffer is not None and storage.buffer is old.buffer:
+        trace.mutated.append((weakref.ref(storage), weakref.ref(old), old.position))
+    storage.value = value
+    storage.version += 1
 
 
 def flush() -> None:

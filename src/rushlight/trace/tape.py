@@ -8,35 +8,36 @@ from collections.abc import Callable
 from typing import Any  # tensors come later
 
 from rushlight import errors
+from rushlight.dtype import dtype
 from rushlight.ops.registry import Op, TensorType
 from rushlight.trace.value import Value
+from rushlight.views import Shape, View
 
 _sequence = itertools.count()
+Saved = tuple[Value | None, View | None, Shape, dtype]  # an operand; no Value where none is needed
 
 
 class Node:
     """What PyTorch calls `grad_fn`: how to take the gradient of results to operands.
 
-    Saved operands are (Value, tensor) pairs, so that later in-place writes cannot corrupt them.
+    Operands are saved as Values and not as tensors, so that later in-place writes cannot corrupt them.
     """
 
     __slots__ = (
         "__weakref__", "attrs", "epoch", "freed", "hooks", "index", "metadata", "next", "op",
-        "operands", "out_types", "outs", "post_hooks", "prehooks", "sequence", "values",
+        "out_types", "outs", "post_hooks", "prehooks", "saved", "sequence",
     )  # fmt: skip
 
     def __init__(
         self,
         op: Op | None,
         attrs: tuple[Any, ...],
-        operands: tuple[Any, ...],
-        next: tuple[Any, ...],
+        next: tuple[tuple[Node | None, int], ...],
     ) -> None:
         self.op = op
         self.attrs = attrs
-        self.operands = operands
         self.next = next  # (node | None, output number) for each operand
-        self.values: tuple[Value | None, ...] = ()
+        self.saved: tuple[Saved, ...] = ()
         self.outs: tuple[Value | None, ...] = ()
         self.out_types: tuple[TensorType, ...] = ()
         self.epoch = -1
@@ -64,8 +65,7 @@ class Node:
     def free(self) -> None:
         """Drop what was saved; using the node again raises."""
         self.freed = True
-        self.values = self.outs = ()
-        self.operands = ()
+        self.saved = self.outs = ()
 
     def check_alive(self) -> None:
         if self.freed:
@@ -100,7 +100,7 @@ class Accumulate(Node):
     __slots__ = ("accumulate_hooks", "target")
 
     def __init__(self, tensor: Any) -> None:
-        super().__init__(None, (), (), ())
+        super().__init__(None, (), ())
         self.target = weakref.ref(tensor)
         self.accumulate_hooks: dict[int, Callable[..., Any]] | None = None
 

@@ -14,9 +14,10 @@ from rushlight.ops.registry import TensorType
 
 class Value:
     """One result: `position` in the trace `trace` while `epoch` is that trace's; `buffer` once
-    it is real. `error` is set instead when the flush that should have made it failed."""
+    it is real. `error` is set instead when the flush that should have made it failed. `claimed`: a
+    storage that was written to has taken the buffer as its own."""
 
-    __slots__ = ("__weakref__", "buffer", "epoch", "error", "position", "trace", "type")
+    __slots__ = ("__weakref__", "buffer", "claimed", "epoch", "error", "position", "trace", "type")
 
     type: TensorType
     position: int
@@ -28,6 +29,7 @@ class Value:
     def __init__(self, type: TensorType, buffer: Any = None) -> None:
         self.type = type
         self.buffer = buffer
+        self.claimed = False
         self.epoch = -1
         self.position = -1
         self.trace = None
@@ -41,7 +43,7 @@ class Storage:
 
     def __init__(self, value: Value) -> None:
         self.value = value
-        self.buffer: Any = value.buffer  # the memory kept for life, once there is any
+        self.buffer: Any = None  # the memory kept for life, from the first write on
         self.owner: Any = None
         self.exports: Any = None  # weak references to arrays given out by numpy()
         self.version = 0
