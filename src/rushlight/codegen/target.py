@@ -1,0 +1,92 @@
+"""The machine that kernels are compiled for: found from the host, or named by RUSHLIGHT_CPU."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+
+from rushlight.codegen import llvm
+
+_AVX2 = frozenset({"avx2", "fma", "f16c", "bmi", "bmi2"})
+_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What code is made for. `kind` is 'avx512', 'avx2' or 'generic' and guides the loop writers' tile sizes."""
+
+    triple: str
+    cpu: str
+    features: str
+    kind: str
+    has_bf16: bool = False
+    has_amx: bool = False
+
+    @property
+    def register_bytes(self) -> int:
+        """Bytes in one vector register."""
+        return {"avx512": 64, "avx2": 32}.get(self.kind, 16)
+
+    @property
+    def register_count(self) -> int:
+        """Vector registers a kernel may use."""
+        return 32 if self.kind == "avx512" or self.triple.startswith("aarch64") else 16
+
+
+AARCH64 = Target("aarch64-unknown-linux-gnu", "generic", "+neon,+fp-armv8", "generic")
+"""For object emission only: this process cannot run what is made for it (on another host)."""
+
+
+def current_target() -> Target:
+    """The target of this process: RUSHLIGHT_CPU if it is set, else the host."""
+    return named_target(os.environ.get("RUSHLIGHT_CPU") or "host")
+
+
+@cache
+def named_target(name: str) -> Target:
+    """The target called `name`: one of `target_names()`."""
+    good = target_names()
+    if name not in good:
+        raise ValueError(f"RUSHLIGHT_CPU={name!r} is not known here: use one of {', '.join(good)}")
+    if name == "host":
+        return _host_target()
+    triple = llvm.host_triple()
+    if name == "generic":
+        return Target(triple, "generic", "", "generic")
+    if name == "haswell":
+        return Target(triple, "haswell", "", "avx2")
+    return Target(triple, name, "-prefer-256-bit", "avx512")
+
+
+@cache
+def target_names() -> tuple[str, ...]:
+    """The targets whose code this machine can run."""
+    has = _host_features()
+    names = ["host", "generic"]
+    if _AVX2 <= has:
+        names.append("haswell")
+    if _AVX512 <= has:
+        names.append("skylake-avx512")
+    return tuple(names)
+
+
+def _host_features() -> frozenset[str]:
+    return frozenset(name for name, on in llvm.host_features().items() if on)
+
+
+def _host_target() -> Target:
+    has = _host_features()
+    flags = [("+" if on else "-") + name for name, on in sorted(llvm.host_features().items())]
+    kind = "avx512" if _AVX512 <= has else "avx2" if _AVX2 <= has else "generic"
+    if kind == "avx512":
+        # Several CPU models carry this tuning flag, which would halve the registers kernels were tiled for.
+        flags.append("-prefer-256-bit")
+    return Target(
+        triple=llvm.host_triple(),
+        cpu=llvm.host_cpu(),
+        features=",".join(flags),
+        kind=kind,
+        has_bf16=kind == "avx512" and "avx512bf16" in has,
+        has_amx=kind == "avx512" and {"amx-tile", "amx-bf16"} <= has,
+    )
