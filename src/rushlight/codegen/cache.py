@@ -199,7 +199,10 @@ def _pack(bundle: Bundle) -> bytes:
 def _unpack(data: bytes) -> Bundle | None:
     """None when the bytes are not exactly what was packed."""
     body = data[len(_MAGIC) + 32 :]
-    if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != data[len(_MAGIC) :][:32]:
+    if (
+        data[: len(_MAGIC)] != _MAGIC
+        or hashlib.sha256(body).digest() != data[len(_MAGIC) :][:32]
+    ):
         return None
     (size,) = struct.unpack_from("<I", body)
     lines = body[4 : 4 + size].decode().splitlines()

@@ -34,7 +34,9 @@ class CompileError(RuntimeError):
 
 def version() -> str:
     """llvmlite's version and LLVM's: part of the key of a cached object."""
-    return f"llvmlite {llvmlite.__version__} llvm {'.'.join(map(str, binding.llvm_version_info))}"
+    return (
+        f"llvmlite {llvmlite.__version__} llvm {'.'.join(map(str, binding.llvm_version_info))}"
+    )
 
 
 @cache

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Resolve = Callable[[str], tuple[str, Iterable[str]]]
 """From the name of a function that kernels may call to its text and the names that text needs in turn."""
 
-MODULE_KERNELS = 64  # kernels in one LLVM module: one each compiles a third slower; more delays an interrupt
+MODULE_KERNELS = (
+    64  # kernels in one LLVM module: one each compiles a third slower; more delays an interrupt
+)
 _PATIENCE_SECONDS = 1.0
 _DECLARATION = re.compile(r"^declare\b.*\n?", re.MULTILINE)
 _DEFINITION = re.compile(r"^define (?!internal |private )", re.MULTILINE)
@@ -59,7 +61,9 @@ class Kernels:
         known = self._addresses
         if any(source.name not in known for source in sources):
             with llvm.lock:  # two threads wanting the same kernel compile it once
-                missing = {source.name: source for source in sources if source.name not in known}
+                missing = {
+                    source.name: source for source in sources if source.name not in known
+                }
                 self._fetch(list(missing.values()))
         return [known[source.name] for source in sources]
 
@@ -74,7 +78,9 @@ class Kernels:
         for source in sources:
             text = source.text
             if "declare" in text:
-                declarations.update(dict.fromkeys(found.strip() for found in _DECLARATION.findall(text)))
+                declarations.update(
+                    dict.fromkeys(found.strip() for found in _DECLARATION.findall(text))
+                )
                 text = _DECLARATION.sub("", text)
             texts.append(text)
         needs = frozenset().union(*(source.needs for source in sources))
@@ -104,7 +110,9 @@ class Kernels:
         names = {key: symbol for key, symbol in names.items() if wanted[key].name == symbol}
         if names:
             try:
-                self._addresses.update(llvm.load_object(bundle.image, list(names.values()), self.target))
+                self._addresses.update(
+                    llvm.load_object(bundle.image, list(names.values()), self.target)
+                )
             except llvm.CompileError:
                 return  # made by another build of the same version: compile instead
 

@@ -48,7 +48,9 @@ def named_target(name: str) -> Target:
     """The target called `name`: one of `target_names()`."""
     good = target_names()
     if name not in good:
-        raise ValueError(f"RUSHLIGHT_CPU={name!r} is not known here: use one of {', '.join(good)}")
+        raise ValueError(
+            f"RUSHLIGHT_CPU={name!r} is not known here: use one of {', '.join(good)}"
+        )
     if name == "host":
         return _host_target()
     triple = llvm.host_triple()
@@ -64,9 +66,9 @@ def target_names() -> tuple[str, ...]:
     """The targets whose code this machine can run."""
     has = _host_features()
     names = ["host", "generic"]
-    if _AVX2 <= has:
+    if has >= _AVX2:
         names.append("haswell")
-    if _AVX512 <= has:
+    if has >= _AVX512:
         names.append("skylake-avx512")
     return tuple(names)
 
@@ -78,7 +80,7 @@ def _host_features() -> frozenset[str]:
 def _host_target() -> Target:
     has = _host_features()
     flags = [("+" if on else "-") + name for name, on in sorted(llvm.host_features().items())]
-    kind = "avx512" if _AVX512 <= has else "avx2" if _AVX2 <= has else "generic"
+    kind = "avx512" if has >= _AVX512 else "avx2" if has >= _AVX2 else "generic"
     if kind == "avx512":
         # Several CPU models carry this tuning flag, which would halve the registers kernels were tiled for.
         flags.append("-prefer-256-bit")

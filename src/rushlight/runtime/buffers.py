@@ -245,7 +245,9 @@ def _map(size: int, in_use: int = 0) -> _Block:
     if size >> _ADDRESS_BITS:
         raise _out_of_memory(size, in_use)
     huge = size >= _HUGE_PAGE
-    length = size + _HUGE_PAGE if huge else size  # room to align: what is not touched costs nothing
+    length = (
+        size + _HUGE_PAGE if huge else size
+    )  # room to align: what is not touched costs nothing
     try:
         mapping = mmap.mmap(-1, length)
     except (OSError, OverflowError, ValueError):

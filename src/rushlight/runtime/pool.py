@@ -40,7 +40,9 @@ def set_num_threads(count: int) -> None:
     if isinstance(count, bool) or not isinstance(count, int):
         raise TypeError(f"set_num_threads expects an int, but got {type(count).__name__}")
     if not 1 <= count <= MAXIMUM_THREADS:
-        raise ValueError(f"set_num_threads expects 1 to {MAXIMUM_THREADS} threads, but got {count}")
+        raise ValueError(
+            f"set_num_threads expects 1 to {MAXIMUM_THREADS} threads, but got {count}"
+        )
     with _lock:
         if _pool is not None and _pool.size != count:
             _pool.stop()
@@ -121,7 +123,9 @@ class Pool:
         ctypes.memset(words, 0, ctypes.sizeof(words))
         words[native.SPINS] = _spins(self._functions)
         words[native.SCRATCHES] = ctypes.addressof(self._scratch_table)
-        mutex, condition = (self.address + 8 * slot for slot in (native.MUTEX, native.CONDITION))
+        mutex, condition = (
+            self.address + 8 * slot for slot in (native.MUTEX, native.CONDITION)
+        )
         for slot, address in _system_calls(mutex, condition).items():
             words[slot] = address
 
@@ -175,8 +179,17 @@ def _system_calls(mutex: int, condition: int) -> dict[int, int]:
             "pthread_cond_broadcast",
             "sched_yield",
         )
-    slots = (native.LOCK, native.UNLOCK, native.WAIT, native.WAKE_ONE, native.WAKE_ALL, native.YIELD)
-    return {slot: _address(getattr(system, name)) for slot, name in zip(slots, names, strict=True)}
+    slots = (
+        native.LOCK,
+        native.UNLOCK,
+        native.WAIT,
+        native.WAKE_ONE,
+        native.WAKE_ALL,
+        native.YIELD,
+    )
+    return {
+        slot: _address(getattr(system, name)) for slot, name in zip(slots, names, strict=True)
+    }
 
 
 def _address(function: object) -> int:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
 from rushlight.loops.kernel import Launch
 from rushlight.runtime import executor as native
 from rushlight.runtime.buffers import Buffer
-from rushlight.runtime.pool import current_pool
+from rushlight.runtime.pool import Pool, current_pool
 
-_UNITS_A_THREAD = 16  # pieces each thread can expect of a region: enough to even out, few enough to be cheap
+_UNITS_A_THREAD = (
+    16  # pieces each thread can expect of a region: enough to even out, few enough to be cheap
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class HostCall:
 
 
 Item = Launch | HostCall
+Segment = ctypes.Array[ctypes.c_int64]
 
 
 class Program:
@@ -35,13 +37,17 @@ class Program:
     once: each run has an argument block of its own.
     """
 
-    def __init__(self, items: Sequence[Item], entries: Sequence[int], buffer_count: int) -> None:
+    def __init__(
+        self, items: Sequence[Item], entries: Sequence[int], buffer_count: int
+    ) -> None:
         self.items = tuple(items)
         self.entries = tuple(entries)
         self.buffer_count = buffer_count
         launches = [item for item in items if isinstance(item, Launch)]
         if len(launches) != len(self.entries):
-            raise ValueError(f"{len(launches)} launches, but {len(self.entries)} kernel entries")
+            raise ValueError(
+                f"{len(launches)} launches, but {len(self.entries)} kernel entries"
+            )
         _check_buffers(launches, buffer_count)
         self.scratch = max((launch.scratch for launch in launches), default=0)
         self._run = native.executor().run
@@ -51,9 +57,11 @@ class Program:
         """An array for the buffers' addresses, to be filled and given to `run`."""
         return (ctypes.c_int64 * self.buffer_count)()
 
-    def run(self, addresses: ctypes.Array[ctypes.c_int64] | np.ndarray) -> None:  # hot
-        """Run everything once; `addresses` holds the address of each buffer as int64."""
-        table = addresses
+    def run(self, addresses: Sequence[int]) -> None:  # hot
+        """Run everything once. `addresses` is what `new_table` gave, or an int64 NumPy array: the address of
+        each buffer.
+        """
+        table: object = addresses
         if isinstance(addresses, np.ndarray):
             table = addresses.__array_interface__["data"][0]
         pool = current_pool()
@@ -66,7 +74,7 @@ class Program:
         scratch = _reserve_scratch(self.scratch, pool) if self.scratch else 0
         try:
             for segment in frame.segments:
-                if segment.__class__ is HostCall:
+                if isinstance(segment, HostCall):
                     segment.function(addresses)
                 else:
                     self._run(pool.address, segment, table, scratch)
@@ -83,15 +91,20 @@ class _Frame:
 
     def __init__(self, items: Sequence[Item], entries: Sequence[int]) -> None:
         self.threads = 0
-        self.segments: list[HostCall | ctypes.Array[ctypes.c_int64]] = []
+        self.segments: list[HostCall | Segment] = []
         self._records: list[np.ndarray] = []
         self._kept: list[object] = []  # memory that the tables point into
         waiting = iter(entries)
-        for kind, group in groupby(items, type):
-            if kind is HostCall:
-                self.segments.extend(group)
-            else:
-                self.segments.append(self._segment(list(group), waiting))
+        launches: list[Launch] = []
+        for item in [*items, None]:
+            if isinstance(item, Launch):
+                launches.append(item)
+                continue
+            if launches:
+                self.segments.append(self._segment(launches, waiting))
+                launches = []
+            if item is not None:
+                self.segments.append(item)
 
     def divide(self, threads: int) -> None:
         """Cut each region into units for this many threads."""
@@ -100,15 +113,17 @@ class _Frame:
                 _divide(records[first : first + width], threads)
         self.threads = threads
 
-    def _segment(self, launches: list[Launch], entries: object) -> ctypes.Array[ctypes.c_int64]:
+    def _segment(self, launches: list[Launch], entries: Iterator[int]) -> Segment:
         records = np.zeros((len(launches), native.LAUNCH_WORDS), np.int64)
         sizes = [_argument_count(launch) for launch in launches]
         arguments = np.zeros(sum(sizes), np.int64)
-        patches = np.zeros((sum(len(x.pointers) for x in launches), native.PATCH_WORDS), np.int64)
+        patches = np.zeros(
+            (sum(len(x.pointers) for x in launches), native.PATCH_WORDS), np.int64
+        )
         slot = patch = 0
         for record, launch, size in zip(records, launches, sizes, strict=True):
             base = arguments.ctypes.data + 8 * slot
-            record[native.FUNCTION] = next(entries)  # type: ignore[call-overload]
+            record[native.FUNCTION] = next(entries)
             record[native.ARGUMENTS] = base
             record[native.CHUNKS] = launch.chunks
             for pointer, reference in enumerate(launch.pointers):
@@ -181,9 +196,9 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def _reserve_scratch(nbytes: int, pool: object) -> int:
+def _reserve_scratch(nbytes: int, pool: Pool) -> int:
     """The address of the calling thread's scratch, once every thread has enough."""
-    pool.reserve_scratch(nbytes)  # type: ignore[attr-defined]
+    pool.reserve_scratch(nbytes)
     if nbytes > _local.nbytes:
         # A host call may run another program inside this one, so the smaller block is kept as well.
         _local.nbytes = 1 << (nbytes - 1).bit_length()
