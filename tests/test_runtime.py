@@ -1,4 +1,4 @@
-"""Compiling, caching and running: the layers below the loop writers, on small kernels of their own."""
+"""Compiling, caching and running: the layers below the loop writers, on small kernels."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ out.done:
 CUBE = """
 define <16 x float> @cube(<16 x float> %x) alwaysinline {
   %square = fmul <16 x float> %x, %x
-  %cube = call <16 x float> @llvm.fma.v16f32(<16 x float> %square, <16 x float> %x, <16 x float> splat (float 0.125))
+  %cube = call <16 x float> @llvm.fma.v16f32(
+    <16 x float> %square, <16 x float> %x, <16 x float> splat (float 0.125))
   %half = call <16 x float> @halve(<16 x float> %cube)
   ret <16 x float> %half
 }
@@ -73,7 +74,7 @@ def resolve(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def cube_kernel(number: int) -> KernelSource:
-    """out[16 i : 16 i + 16] = cube(x[...]) + number, chunk by chunk; the table gives each chunk's place."""
+    """out = cube(x) + number, 16 elements a chunk; the table gives each chunk's place."""
     name = f"cube_{number}"
     text = f"""
 define void @{name}(ptr %args, i64 %begin, i64 %end, ptr %scratch) {{

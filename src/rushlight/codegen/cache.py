@@ -1,9 +1,10 @@
 """Compiled objects kept on disk between processes.
 
-A *bundle* is one object file holding the kernels that were compiled together; the *index* says which bundle holds
-a kernel. Every bundle carries a checksum and the keys of its kernels, so a torn write, a damaged file or a
-stale index line is only ever a miss. Files appear by rename. Nothing here may fail a user's program: a folder that
-cannot be read or written means compiling again, with one warning.
+A *bundle* is one object file holding the kernels that were compiled together; the *index* says
+which bundle holds a kernel. Every bundle carries a checksum and the keys of its kernels, so a
+torn write, a damaged file or a stale index line is only ever a miss. Files appear by rename.
+Nothing here may fail a user's program: a folder that cannot be read or written means compiling
+again, with one warning.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def cache_folder() -> Path:
 
 
 class ObjectCache:
-    """The bundles in one folder, at most `bound` bytes of them; the least recently used go first."""
+    """The bundles in one folder: at most `bound` bytes, the least recently used go first."""
 
     def __init__(self, folder: Path | None = None, bound: int = DEFAULT_BOUND) -> None:
         self.bound = bound
@@ -113,7 +114,7 @@ class ObjectCache:
         self._index_stamp = stamp
 
     def _check_trusted(self) -> None:
-        """Code is loaded from here: anybody being able to write to the folder would hand them this process."""
+        """Code is loaded from here: whoever can write to the folder owns this process."""
         if os.name == "posix" and self.folder.stat().st_mode & 0o002:
             raise PermissionError(f"{self.folder} can be written by every user")
 
@@ -128,8 +129,8 @@ class ObjectCache:
             raise
 
     def _append(self, lines: object) -> None:
-        # One unbuffered write in append mode: two processes cannot interleave inside it. The leading newline
-        # ends a line that a full disk may have cut short.
+        # One unbuffered write in append mode: two processes cannot interleave inside it. The
+        # leading newline ends a line that a full disk may have cut short.
         text = "\n" + "".join(lines)  # type: ignore[arg-type]
         with open(self.folder / _INDEX, "ab", buffering=0) as stream:
             stream.write(text.encode("ascii"))
@@ -160,7 +161,7 @@ class ObjectCache:
         self._rewrite_index(gone)
 
     def _rewrite_index(self, gone: set[str]) -> None:
-        """A line that another process appends meanwhile may be lost, which costs one compilation."""
+        """A line that another process appends meanwhile may be lost: one more compilation."""
         index = _parse_index((self.folder / _INDEX).read_text("ascii", "replace"))
         lines = [f"{key} {name}\n" for key, name in index.items() if name not in gone]
         self._write(_INDEX, "".join(lines).encode("ascii"))
@@ -170,8 +171,8 @@ class ObjectCache:
             return
         self._warned = True
         warnings.warn(
-            f"rushlight cannot {verb} its cache of compiled kernels ({error}): kernels will be compiled again in "
-            f"each process. RUSHLIGHT_CACHE_DIR chooses another folder.",
+            f"rushlight cannot {verb} its cache of compiled kernels ({error}): kernels will be "
+            f"compiled again in each process. RUSHLIGHT_CACHE_DIR chooses another folder.",
             stacklevel=2,
         )
 
@@ -185,7 +186,7 @@ def _digest(data: bytes) -> str:
 
 
 def _parse_index(text: str) -> dict[str, str]:
-    """Whole lines only: 32 hexadecimal digits of a kernel's key, a space, 32 of a bundle's name."""
+    """Whole lines only: the 32 digits of a kernel's key, a space, the 32 of a bundle's."""
     lines = (line for line in text.splitlines() if len(line) == 65 and line[32] == " ")
     return {line[:32]: line[33:] for line in lines if line[33:].isalnum()}
 

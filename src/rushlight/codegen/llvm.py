@@ -1,7 +1,7 @@
-"""LLVM, through llvmlite: text to object bytes, and object bytes to addresses. No other file imports llvmlite.
+"""LLVM, through llvmlite, which no other file imports: text to objects, objects to addresses.
 
-Floating point is strict: no fast-math flag is ever set, and LLVM fuses a multiply and an add only where the
-text says `llvm.fma`. Addresses stay valid for the life of the process.
+Floating point is strict: no fast-math flag is ever set, and LLVM fuses a multiply and an add
+only where the text says `llvm.fma`. Addresses stay valid for the life of the process.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ PASSES = ("always_inliner", "sroa", "instruction_combine", "simplify_cfg", "code
 """The passes run before code generation; part of the key of a cached object."""
 
 lock = threading.RLock()
-"""Held for every call into LLVM (llvmlite would serialise them anyway), and across a fork, so that a child
-never starts with a half-made module."""
+"""Held for every call into LLVM (llvmlite would serialise them anyway), and across a fork, so
+that a child never starts with a half-made module.
+"""
 _numbers = itertools.count()
 
 
@@ -134,8 +135,9 @@ def _parse(text: str, target: Target) -> binding.ModuleRef:
 
 
 def _optimise(module: binding.ModuleRef, machine: binding.TargetMachine) -> None:
-    # The text comes vectorised and unrolled from the loop writers, so what is left is inlining and tidying:
-    # the standard pipeline takes as long as code generation and gives nearly the same code.
+    # The text comes vectorised and unrolled from the loop writers, so what is left is inlining
+    # and tidying: the standard pipeline takes as long as code generation and gives nearly the
+    # same code.
     options = binding.create_pipeline_tuning_options(speed_level=1)
     options.loop_vectorization = False
     options.slp_vectorization = False

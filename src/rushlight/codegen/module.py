@@ -1,4 +1,4 @@
-"""Kernels: from the loop writers' text to addresses, compiling only what no process has compiled before."""
+"""Kernels: from text to addresses, compiling only what no process has compiled before."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from hashlib import _Hash as Digest
 
 Resolve = Callable[[str], tuple[str, Iterable[str]]]
-"""From the name of a function that kernels may call to its text and the names that text needs in turn."""
+"""From the name of a function that kernels may call to its text and the names it needs in turn.
+"""
 
-MODULE_KERNELS = (
-    64  # kernels in one LLVM module: one each compiles a third slower; more delays an interrupt
-)
+# More kernels in a module compile faster (a third, against one each), but delay an interrupt.
+MODULE_KERNELS = 64
 _PATIENCE_SECONDS = 1.0
 _DECLARATION = re.compile(r"^declare\b.*\n?", re.MULTILINE)
 _DEFINITION = re.compile(r"^define (?!internal |private )", re.MULTILINE)
@@ -57,7 +57,7 @@ class Kernels:
         self._salt = _salted(self.target)
 
     def addresses(self, sources: Sequence[KernelSource]) -> list[int]:
-        """The entry address of each kernel, compiling those that are neither in memory nor on disk."""
+        """Each kernel's entry address, compiling what is neither in memory nor on disk."""
         known = self._addresses
         if any(source.name not in known for source in sources):
             with llvm.lock:  # two threads wanting the same kernel compile it once
@@ -138,7 +138,7 @@ class Kernels:
 def load_functions(
     text: str, names: Sequence[str], target: Target, cache: ObjectCache | None = None
 ) -> dict[str, int]:
-    """The addresses of functions in a module that stands alone: from disk if it was compiled before."""
+    """The addresses of functions in a module that stands alone, compiled at most once."""
     cache = cache or ObjectCache()
     digest = _salted(target)
     digest.update(text.encode())
@@ -168,7 +168,7 @@ class _Library:
         self._known: dict[str, tuple[str, tuple[str, ...]]] = {}
 
     def texts(self, needs: Iterable[str]) -> list[str]:
-        """The text of each needed function, and of what it needs, in an order that depends on the names only."""
+        """The text of each function and of what it needs, in an order set by the names."""
         found: dict[str, str] = {}
         waiting = sorted(needs, reverse=True)
         while waiting:
@@ -189,7 +189,7 @@ class _Library:
 
 
 class _Herald:
-    """Says on stderr that kernels are being compiled, once a burst, when it takes longer than people wait."""
+    """Says on stderr, once a burst, that compiling takes longer than people wait."""
 
     def __init__(self) -> None:
         self._began = self._ended = float("-inf")
@@ -213,7 +213,7 @@ class _Herald:
 
 
 class _Watch:
-    """One compilation, with a timer running beside it where somebody would read what it says."""
+    """One compilation, with a timer beside it where somebody would read what it says."""
 
     def __init__(self, herald: _Herald, count: int, patience: float) -> None:
         self._herald = herald

@@ -14,7 +14,7 @@ _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What code is made for. `kind` is 'avx512', 'avx2' or 'generic' and guides the loop writers' tile sizes."""
+    """What code is made for; `kind` ('avx512', 'avx2', 'generic') guides tile sizes."""
 
     triple: str
     cpu: str
@@ -82,7 +82,8 @@ def _host_target() -> Target:
     flags = [("+" if on else "-") + name for name, on in sorted(llvm.host_features().items())]
     kind = "avx512" if has >= _AVX512 else "avx2" if has >= _AVX2 else "generic"
     if kind == "avx512":
-        # Several CPU models carry this tuning flag, which would halve the registers kernels were tiled for.
+        # Several CPU models carry this tuning flag, which would halve the registers kernels
+        # were tiled for.
         flags.append("-prefer-256-bit")
     return Target(
         triple=llvm.host_triple(),

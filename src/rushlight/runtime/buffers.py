@@ -1,9 +1,9 @@
-"""Memory: 64-byte aligned blocks that return to free lists, and views of memory that somebody else owns.
+"""Memory: aligned blocks that return to free lists, and views of memory that others own.
 
-A block goes back to the list of its size when the last reference to its Buffer is dropped. Sizes come in four steps
-between powers of two, so at most a fifth of a block is unused. Big blocks are mapped one by one and ask for huge
-pages; small ones are cut from slabs. The lists hold at most a set number of bytes; the sizes least recently used
-go first.
+A block goes back to the list of its size when the last reference to its Buffer is dropped.
+Sizes come in four steps between powers of two, so at most a fifth of a block is unused. Big
+blocks are mapped one by one and ask for huge pages; small ones are cut from slabs. The lists
+hold at most a set number of bytes; the sizes least recently used go first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MemoryCounters:
 
 
 class Buffer:
-    """A block of memory. It lives as long as a reference to it or to an array made by `as_numpy`."""
+    """A block of memory, alive while it or an array made by `as_numpy` is referenced."""
 
     __slots__ = ("__weakref__", "_block", "_owner", "address", "nbytes")
 
@@ -69,7 +69,7 @@ class Buffer:
         *,
         writable: bool = True,
     ) -> np.ndarray:
-        """This memory as an array: no copy, and the array keeps it alive. Strides and offset are in bytes."""
+        """This memory as an array that keeps it alive. Strides and offset are in bytes."""
         return np.asarray(_Exposed(self, np.dtype(dtype), shape, strides, offset, writable))
 
 
@@ -140,7 +140,7 @@ def set_cache_bound(nbytes: int) -> None:
 
 
 class _Block:
-    """An address, its rounded size, and the mapping that holds it (None when cut from a slab)."""
+    """An address, its rounded size, and its own mapping (None when cut from a slab)."""
 
     __slots__ = ("address", "mapping", "size")
 
@@ -269,7 +269,8 @@ def _advise(mapping: mmap.mmap) -> None:
 
 def _out_of_memory(size: int, in_use: int) -> MemoryError:
     return MemoryError(
-        f"cannot allocate {_in_words(size)} ({size} bytes); {_in_words(in_use)} are in use by other tensors"
+        f"cannot allocate {_in_words(size)} ({size} bytes); "
+        f"{_in_words(in_use)} are in use by other tensors"
     )
 
 

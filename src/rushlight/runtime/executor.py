@@ -1,14 +1,15 @@
-"""The native loop that walks a program's launches, and the one that pool threads wait in, as LLVM text.
+"""The native loops that walk a program's launches and that pool threads wait in.
 
-Note: how a region runs. A *region* is one or more launches without a barrier between them, cut into *units*
-(ranges of chunks), and the units into one share for each thread. The caller publishes the region and opens the gate;
-threads that arrive while the gate is open count themselves in; each takes units from its own share, so that in launch
-after launch it meets memory that its cache holds, and then from the others' until none is left; the caller closes the
-gate and waits for those inside. A thread that comes late finds the gate shut and is never waited for, so a
-program is not held up by a thread that the system has not scheduled.
+Note: how a region runs. A *region* is one or more launches without a barrier between them, cut
+into *units* (ranges of chunks), and the units into one share for each thread. The caller
+publishes the region and opens the gate; threads that arrive while the gate is open count
+themselves in; each takes units from its own share, so that in launch after launch it meets
+memory that its cache holds, and then from the others' until none is left; the caller closes the
+gate and waits for those inside. A thread that comes late finds the gate shut and is never
+waited for, so a program is not held up by a thread that the system has not scheduled.
 
-The gate is one 64-bit word: bit 0 open, bits 1 to 15 the number of threads inside, the rest a region number, by
-which a thread knows that it has already served a region.
+The gate is one 64-bit word: bit 0 open, bits 1 to 15 the number of threads inside, the rest a
+region number, by which a thread knows that it has already served a region.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from string import Template
 from rushlight.codegen.module import load_functions
 from rushlight.codegen.target import current_target
 
-# Slots of the pool's control block, in 8-byte words. What different threads write lies on different cache lines.
+# Slots of the pool's control block, in 8-byte words. What different threads write lies on
+# different cache lines.
 LINE_WORDS = 16  # two cache lines, because processors fetch lines in pairs
 GATE = 0
 REGION_FIRST, REGION_UNITS = 16, 17
@@ -322,7 +324,8 @@ entry:
   %wait = load ptr, ptr %wait.at
   br label %spin
 spin:
-  %served = phi i64 [0, %entry], [%served.spin, %join], [%number, %serve], [%served.spin, %awake]
+  %served = phi i64 [0, %entry], [%served.spin, %join],
+    [%number, %serve], [%served.spin, %awake]
   br label %look
 look:
   %served.spin = phi i64 [%served, %spin], [%served.spin, %pause]
@@ -428,8 +431,9 @@ def executor_text(triple: str) -> str:
 def _machine_lines(triple: str) -> dict[str, str]:
     """The lines that differ: how to wait politely, and how to force IEEE arithmetic.
 
-    A library built with fast-math may have switched off denormals in the calling thread; results must not
-    depend on that, so every call runs in the default mode and puts the caller's back.
+    A library built with fast-math may have switched off denormals in the calling thread;
+    results must not depend on that, so every call runs in the default mode and puts the
+    caller's back.
     """
     if triple.startswith(("x86_64", "amd64")):
         return {

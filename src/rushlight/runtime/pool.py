@@ -1,8 +1,8 @@
-"""Parked threads. Python starts them, each waits in a native loop, and programs share their chunks with them.
+"""Parked threads: each waits in a native loop for the chunks that programs share with it.
 
-The pool belongs to one process and is started by the first program that can use it. A child after a fork starts
-its own. Several Python threads may run programs at once: one region at a time gets the pool, others do their
-chunks themselves, which changes no result.
+The pool belongs to one process and is started by the first program that can use it. A child
+after a fork starts its own. Several Python threads may run programs at once: one region at a
+time gets the pool, others do their chunks themselves, which changes no result.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class Pool:
             if nbytes > self._scratch_bytes:
                 size = 1 << (nbytes - 1).bit_length()
                 fresh = [Buffer(size) for _ in range(1, self.size)]
-                # A region of another caller may still be using the smaller ones, so those are kept; sizes
-                # double, so all of them together are no more than the newest.
+                # A region of another caller may still be using the smaller ones, so those are
+                # kept; sizes double, so all of them together are no more than the newest.
                 self._scratches.extend(fresh)
                 for index, buffer in enumerate(fresh, 1):
                     self._scratch_table[index] = buffer.address
@@ -143,7 +143,7 @@ def _start_pool() -> Pool:
 
 
 def _spins(functions: native.Executor) -> int:
-    """How many pauses make up the spinning time: the instruction takes 10 to 140 cycles, by processor."""
+    """How many pauses make up the spinning time: one takes 10 to 140 cycles."""
     count = 200
     best = min(_elapsed(functions, count) for _ in range(3))
     return max(100, round(_SPIN_SECONDS / max(best / count, 1e-9)))
@@ -156,7 +156,7 @@ def _elapsed(functions: native.Executor, count: int) -> float:
 
 
 def _system_calls(mutex: int, condition: int) -> dict[int, int]:
-    """Addresses of the system's mutex and condition functions, by slot; both objects are initialised."""
+    """Initialise the mutex and the condition; give their functions' addresses by slot."""
     if sys.platform == "win32":
         system = ctypes.windll.kernel32
         names = (
@@ -213,7 +213,7 @@ def _leave() -> None:
 
 
 def _forget() -> None:
-    """In a child after a fork: the parent's threads are not here, and its locks may be held by them."""
+    """In a child after a fork: the parent's threads are not here; they may hold its locks."""
     global _pool, _lock
     _pool = None
     _lock = threading.RLock()

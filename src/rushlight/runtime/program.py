@@ -33,8 +33,8 @@ Segment = ctypes.Array[ctypes.c_int64]
 class Program:
     """Launches and host calls in order, over `buffer_count` numbered buffers.
 
-    `entries` holds the entry address of each launch's kernel, in order. A program may be run by several threads at
-    once: each run has an argument block of its own.
+    `entries` holds the entry address of each launch's kernel, in order. A program may be run by
+    several threads at once: each run has an argument block of its own.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class Program:
         return (ctypes.c_int64 * self.buffer_count)()
 
     def run(self, addresses: Sequence[int]) -> None:  # hot
-        """Run everything once. `addresses` is what `new_table` gave, or an int64 NumPy array: the address of
-        each buffer.
+        """Run everything once. `addresses` is what `new_table` gave, or an int64 NumPy array:
+        the address of each buffer.
         """
         table: object = addresses
         if isinstance(addresses, np.ndarray):
@@ -87,7 +87,7 @@ class Program:
 
 
 class _Frame:
-    """One run's native tables: launch records, argument blocks and the pointers to patch into them."""
+    """One run's native tables: launch records, argument blocks, pointers to patch into them."""
 
     def __init__(self, items: Sequence[Item], entries: Sequence[int]) -> None:
         self.threads = 0
@@ -148,7 +148,7 @@ def _argument_count(launch: Launch) -> int:
 
 
 def _mark_regions(records: np.ndarray, launches: list[Launch]) -> None:
-    """Write each region's width into its first record: a region is a launch and the independent ones after it."""
+    """Write each region's width (a launch and the independent ones after it) into its first."""
     starts = [i for i, launch in enumerate(launches) if i == 0 or not launch.independent]
     widths = np.diff([*starts, len(launches)])
     records[starts, native.REGION_WIDTH] = widths
@@ -161,7 +161,7 @@ def _regions(records: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _divide(region: np.ndarray, threads: int) -> None:
-    """Number a region's units. Chunks are taken singly unless there are many more than threads need."""
+    """Number a region's units: single chunks unless there are far more than threads need."""
     chunks = region[:, native.CHUNKS]
     pieces = threads * _UNITS_A_THREAD if threads > 1 else 1
     grain = max(1, -(-int(chunks.sum()) // pieces))
@@ -178,7 +178,8 @@ def _check_buffers(launches: list[Launch], buffer_count: int) -> None:
         for reference in launch.pointers:
             if not 0 <= reference.buffer < buffer_count:
                 raise ValueError(
-                    f"{launch.source.name} refers to buffer {reference.buffer} of {buffer_count}"
+                    f"{launch.source.name} refers to buffer {reference.buffer} "
+                    f"of {buffer_count}"
                 )
         for table in launch.tables:
             if table.dtype != np.int64 or not table.flags.c_contiguous:
@@ -200,7 +201,8 @@ def _reserve_scratch(nbytes: int, pool: Pool) -> int:
     """The address of the calling thread's scratch, once every thread has enough."""
     pool.reserve_scratch(nbytes)
     if nbytes > _local.nbytes:
-        # A host call may run another program inside this one, so the smaller block is kept as well.
+        # A host call may run another program inside this one, so the smaller block is kept as
+        # well.
         _local.nbytes = 1 << (nbytes - 1).bit_length()
         _local.buffers.append(Buffer(_local.nbytes))
     return _local.buffers[-1].address
