@@ -43,7 +43,12 @@ class Counters:
 
 
 class Kernels:
-    """The kernels of this process for one target, by name."""
+    """The kernels of this process for one target, by name.
+
+    Functions that kernels need stay calls, unless their text says `alwaysinline`: inlining the
+    vector mathematics gains 5 to 15 % on kernels that do nothing else, and quadruples the time
+    to compile forty kernels.
+    """
 
     def __init__(
         self, resolve: Resolve, target: Target | None = None, cache: ObjectCache | None = None

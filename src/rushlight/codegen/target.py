@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from dataclasses import dataclass
 from functools import cache
 
 from rushlight.codegen import llvm
 
 _AVX2 = frozenset({"avx2", "fma", "f16c", "bmi", "bmi2"})
+_AMX = frozenset({"amx-tile", "amx-bf16"})
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
 
 
@@ -91,5 +94,13 @@ def _host_target() -> Target:
         features=",".join(flags),
         kind=kind,
         has_bf16=kind == "avx512" and "avx512bf16" in has,
-        has_amx=kind == "avx512" and {"amx-tile", "amx-bf16"} <= has,
+        has_amx=kind == "avx512" and has >= _AMX and _may_use_tiles(),
     )
+
+
+def _may_use_tiles() -> bool:
+    """Ask Linux for the tile registers, which it gives to a process only on request."""
+    if sys.platform != "linux" or not llvm.host_triple().startswith("x86_64"):
+        return False
+    arch_prctl, request, tile_data = 158, 0x1023, 18
+    return ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0
