@@ -50,7 +50,7 @@ def set_printoptions(
     >>> set_printoptions(profile="default")
     """
     global _options
-    asked = {
+    asked: dict[str, Any] = {
         "precision": precision,
         "threshold": threshold,
         "edgeitems": edgeitems,
@@ -158,10 +158,11 @@ def _numbers(tensor: Any) -> np.ndarray:
     """The values as NumPy holds them; bfloat16 as its bits, so that printing computes nothing."""
     plain = tensor.detach()
     if _short_name(tensor.dtype) == "bfloat16":
-        from rushlight import int16  # late: the public namespace imports this room
+        import rushlight  # late: the public namespace imports this room
 
-        return plain.cpu().view(int16).numpy()
-    return plain.numpy(force=True)
+        plain = plain.cpu().view(rushlight.int16)
+    values: np.ndarray = plain.numpy(force=True)
+    return values
 
 
 def _short_name(dtype: Any) -> str:
@@ -169,9 +170,9 @@ def _short_name(dtype: Any) -> str:
 
 
 def _default_dtype() -> Any:
-    from rushlight import get_default_dtype  # late: the public namespace imports this room
+    import rushlight  # late: the public namespace imports this room
 
-    return get_default_dtype()
+    return rushlight.get_default_dtype()
 
 
 # ---------------------------------------------------------------------------------------------
