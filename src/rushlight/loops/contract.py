@@ -194,20 +194,29 @@ def _table(sizes: Dims, strides: Dims) -> np.ndarray:
 # ---- tiles, blocks, chunks ----
 
 _TILES = {
-    ("avx512", 4): (Tile(13, 2), Tile(8, 2), Tile(4, 4), Tile(1, 8), Tile(13, 1)),
-    ("avx512", 8): (Tile(13, 1), Tile(8, 1), Tile(4, 2), Tile(1, 4)),
-    ("avx2", 4): (Tile(6, 1), Tile(4, 1), Tile(1, 4)),
-    ("avx2", 8): (Tile(3, 1), Tile(1, 2)),
+    ("avx512", 4): (Tile(13, 2), Tile(8, 2), Tile(4, 4), Tile(1, 8), Tile(1, 2), Tile(13, 1), Tile(8, 1)),
+    ("avx512", 8): (Tile(13, 1), Tile(8, 1), Tile(4, 2), Tile(1, 4), Tile(1, 1)),
+    ("avx2", 4): (Tile(6, 1), Tile(4, 1), Tile(1, 4), Tile(1, 1)),
+    ("avx2", 8): (Tile(3, 1), Tile(1, 2), Tile(1, 1)),
 }
-_NARROW_TILES = (Tile(3, 1), Tile(1, 2))
+_NARROW_TILES = (Tile(3, 1), Tile(1, 2), Tile(1, 1))
 
 
-def _choose_tile(target: str, dtype: str, m: int, n: int) -> Tile:
-    """The tile that wastes least at the edges; the first listed is the fastest on large problems."""
+def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: bool) -> Tile:
+    """The tile that wastes least at the edges; the first listed is the fastest on large problems.
+
+    `read_a` and `read_b` say that the operand could be read in place, which needs a whole tile of it.
+    """
 
     def cost(tile: Tile) -> float:
         tiles = -(-m // tile.rows) * -(-n // tile.columns)
-        return tiles * max(tile.rows * tile.vectors / 2, (tile.rows + tile.vectors) / 2, 4)
+        issue = max(tile.rows * tile.vectors / 2, (tile.rows + tile.vectors) / 2, 4)
+        pack_a = 0 if read_a and m >= tile.rows else 0.3 * -(-m // tile.rows) * tile.rows
+        pack_b = 0 if read_b and n >= tile.columns else tile.vectors * -(-n // tile.columns)
+        if tile.vectors > 2:
+            pack_b *= 2  # such a panel does not fit the first-level cache
+        # Measured: a step of k costs a little more than its multiply-adds.
+        return tiles * (issue + 0.7) + pack_a + pack_b
 
     return min(_TILES.get((target, item_bytes(dtype)), _NARROW_TILES), key=cost)
 
@@ -246,16 +255,18 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
     total = accumulator_dtype(p.A.dtype)
     a_rows, a_k = _Index.of(p.m, p.A.rows), _Index.of(p.k, p.A.columns)
     b_k, b_columns = _Index.of(p.k, p.B.rows), _Index.of(p.n, p.B.columns)
-    tile = _choose_tile(target, total, m, n)
+    same, deep = p.A.dtype == total, a_k.stride is not None
+    place_a = same and deep and a_rows.stride is not None and n <= 128
+    place_b = same and b_columns.stride == 1 and b_k.stride is not None and (m <= 32 or n <= 128)
+    tile = _choose_tile(target, total, m, n, place_a, place_b)
+    place_a, place_b = place_a and m >= tile.rows, place_b and n >= tile.columns
     rows, columns = _choose_blocks(p, tile, (b, m, n, k), workers)
-    in_place = p.A.dtype == total
-    read_a = in_place and a_rows.stride is not None and a_k.stride is not None and n <= 128
-    read_b = in_place and b_columns.stride == 1 and b_k.stride is not None and (m <= 32 or n <= 128)
     ends = [(_Index.of(p.m, view.rows), _Index.of(p.n, view.columns)) for view in p.views]
     plain = epilogue is None and p.views[0].dtype == total
     straight = plain and ends[0][0].stride is not None and ends[0][1].stride == 1
     shape = Shape(
-        p.A.dtype, tile, _reading(a_rows, a_k), _reading(b_columns, b_k), read_a,
+        p.A.dtype, tile,
+        None if place_a else _reading(a_rows, a_k), None if place_b else _reading(b_columns, b_k),
         tuple((view.dtype, _columns(column)) for view, (_, column) in zip(p.views, ends, strict=True)),
         (epilogue.returns if epilogue else None) or total, epilogue.key if epilogue else "",
     )  # fmt: skip
@@ -263,10 +274,10 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
     for view, (row, column) in zip(p.views, ends, strict=True):
         indices += [_Index.of(p.b, view.batch), row, column]
     down, across = -(-m // rows), -(-n // columns)
-    numbers = (m, n, k, rows, columns, down, across, int(read_b), int(straight))
+    numbers = (m, n, k, rows, columns, down, across, int(straight))
     item = item_bytes(total)
     tiles = (rows // tile.rows) * (columns // tile.columns) if k > BLOCK else 1
-    panel_a = BLOCK * rows * item + 64 * item
+    panel_a = 0 if place_a else BLOCK * rows * item + 64 * item
     panel_b = BLOCK * tile.columns * item
     sums = tiles * tile.rows * tile.columns * item
     panel_a = -(-panel_a // 64) * 64

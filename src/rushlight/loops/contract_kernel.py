@@ -17,13 +17,16 @@ from rushlight.loops.kernel import KernelSource
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """All that the text of a kernel depends on. `ends` are (dtype, kind of columns) of the output and the epilogue's."""
+    """All that the text of a kernel depends on.
+
+    `read_a` and `read_b` say how operands are packed (None: read in place). `ends` are (dtype, kind of columns)
+    of the output and of the epilogue's operands.
+    """
 
     dtype: str
     tile: Tile
-    read_a: Reading
-    read_b: Reading
-    a_in_place: bool
+    read_a: Reading | None
+    read_b: Reading | None
     ends: tuple[tuple[str, str], ...]
     returns: str
     epilogue: str
@@ -31,13 +34,13 @@ class Shape:
     @property
     def name(self) -> str:
         ends = "_".join(f"{dtype}{columns}" for dtype, columns in self.ends)
-        parts = f"{self.dtype}_{self.tile.rows}x{self.tile.columns}_{self.read_a.key}_{self.read_b.key}"
-        place = "_inplace" if self.a_in_place else ""
+        ways = "_".join(way.key if way else "place" for way in (self.read_a, self.read_b))
+        parts = f"{self.dtype}_{self.tile.rows}x{self.tile.columns}_{ways}"
         mark = hashlib.sha256(f"{self.epilogue}|{self.returns}".encode()).hexdigest()[:12]
-        return f"contract_{parts}{place}_{ends}_{mark}"
+        return f"contract_{parts}_{ends}_{mark}"
 
 
-NUMBERS = ("m", "n", "k", "rows", "columns", "down", "across", "read_b", "straight", "panel_a")
+NUMBERS = ("m", "n", "k", "rows", "columns", "down", "across", "straight", "panel_a")
 """The kernel's own integers, in order; the strides and steps of the indices follow."""
 
 
@@ -48,9 +51,15 @@ class _Slots:
     ends: int
 
     def index(self, number: int) -> IndexSlots:
-        tables = 2 + self.ends
-        strides = self.number("m") + len(NUMBERS)
-        return IndexSlots(tables + number, strides + 2 * number)
+        return IndexSlots(self.tables + number, self.strides + 2 * number)
+
+    @property
+    def tables(self) -> int:
+        return 2 + self.ends
+
+    @property
+    def strides(self) -> int:
+        return self.number("m") + len(NUMBERS)
 
     def number(self, name: str) -> int:
         return 2 + self.ends + 6 + 3 * self.ends + NUMBERS.index(name)
@@ -70,15 +79,12 @@ def emit_contraction(shape: Shape, block: int, emit: Emit | None) -> KernelSourc
     name, total = shape.name, accumulator_dtype(shape.dtype)
     ends = [slots.end(number, *end) for number, end in enumerate(shape.ends)]
     parts = [
-        emit_tile(f"{name}.tile", total, shape.tile, packed=not shape.a_in_place),
+        emit_tile(f"{name}.tile", total, shape.tile, packed=shape.read_a is not None),
         emit_finish(f"{name}.finish", shape.tile, total, ends, emit, shape.returns),
-        emit_pack(
-            f"{name}.pack_a", shape.dtype, shape.read_a, shape.tile.rows,
-            slots.index(A_ROWS), slots.index(A_DEPTH),
-        ),
-        emit_pack(
-            f"{name}.pack_b", shape.dtype, shape.read_b, shape.tile.columns,
-            slots.index(B_COLUMNS), slots.index(B_DEPTH),
+        *(
+            emit_pack(f"{name}.pack_{reading.key}", shape.dtype, reading, slots.tables, slots.strides)
+            for reading in dict.fromkeys((shape.read_a, shape.read_b))
+            if reading
         ),
         (_entry(shape, block, slots), set()),
     ]  # fmt: skip
@@ -119,7 +125,6 @@ def _emit_setup(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
     text.line(f"%sums = getelementptr i8, ptr %panel.b, i64 {block * shape.tile.columns * size}")
     text.line("%last.row = add i64 %m, -1")
     text.line("%last.column = add i64 %n, -1")
-    text.line("%in.place.b = icmp ne i64 %read_b, 0")
     text.line("%is.straight = icmp ne i64 %straight, 0")
     several = text.let(f"icmp sgt i64 %k, {block}")
     tile_bytes = shape.tile.rows * shape.tile.columns * size
@@ -165,34 +170,43 @@ def _emit_depth_loop(text: Text, shape: Shape, block: int) -> None:
 
 
 def _emit_column_loop(text: Text, shape: Shape, block: int) -> None:
-    columns, size = shape.tile.columns, item_bytes(accumulator_dtype(shape.dtype))
     text.label("j.head")
     text.line("%j = phi i64 [%n0, %k.head], [%j.next, %i.end]")
     text.line("%sums.j = phi ptr [%sums, %k.head], [%sums.next, %i.end]")
-    text.line(f"%j.next = add i64 %j, {columns}")
-    text.line("%is.first.j = icmp eq i64 %j, %n0")
+    text.line(f"%j.next = add i64 %j, {shape.tile.columns}")
     text.line("%full.j = icmp sle i64 %j.next, %n1")
     text.line(f"%columns.j = sub i64 {text.smallest('%j.next', '%n1')}, %j")
-    place = text.let("and i1 %in.place.b, %full.j")
-    text.line(f"br i1 {place}, label %b.place, label %b.pack")
-    text.label("b.place")
-    down = text.let("getelementptr i8, ptr %B.b, i64 " + text.let("mul i64 %k0, %b.k"))
-    text.line(f"%b.here = getelementptr {stored_type(shape.dtype)}, ptr {down}, i64 %j")
-    text.line("br label %i.start")
-    text.label("b.pack")
-    text.line(
-        f"call void @{shape.name}.pack_b(ptr %args, ptr %B.b, i64 %j, i64 %last.column, "
-        "i64 %k0, i64 %kc, ptr %panel.b)"
-    )
-    text.line("br label %i.start")
-    text.label("i.start")
-    text.line("%b.from = phi ptr [%b.here, %b.place], [%panel.b, %b.pack]")
-    text.line(f"%b.step = phi i64 [%b.k, %b.place], [{columns * size}, %b.pack]")
+    _emit_b_place(text, shape)
     text.line("br label %i.head")
     _emit_row_loop(text, shape, block)
     text.label("i.end")
     text.line("%more.j = icmp slt i64 %j.next, %n1")
     text.line("br i1 %more.j, label %j.head, label %j.end")
+
+
+def _emit_b_place(text: Text, shape: Shape) -> None:
+    """Name %b.from and %b.step: B's columns packed into the panel, or in place.
+
+    In place, the last tile is moved back to end at the last column (and likewise for rows of A): it computes some
+    outputs again, to the same bits, but does not store them again.
+    """
+    columns, size = shape.tile.columns, item_bytes(accumulator_dtype(shape.dtype))
+    if shape.read_b is None:
+        text.line(f"%j.at = add i64 0, {text.smallest('%j', text.let(f'sub i64 %n, {columns}'))}")
+        down = text.let(f"getelementptr i8, ptr %B.b, i64 {text.let('mul i64 %k0, %b.k')}")
+        text.line(f"%b.from = getelementptr {stored_type(shape.dtype)}, ptr {down}, i64 %j.at")
+        text.line("%b.step = add i64 0, %b.k")
+        text.line("br label %i.start")
+    else:
+        text.line("%j.at = add i64 0, %j")
+        text.line("%b.from = getelementptr i8, ptr %panel.b, i64 0")
+        text.line(f"%b.step = add i64 0, {columns * size}")
+        text.line(
+            f"call void @{shape.name}.pack_{shape.read_b.key}(ptr %args, ptr %B.b, i64 {B_COLUMNS}, "
+            f"i64 {B_DEPTH}, i64 {columns}, i64 %j, i64 %last.column, i64 %k0, i64 %kc, ptr %panel.b)"
+        )
+        text.line("br label %i.start")
+    text.label("i.start")
 
 
 def _emit_row_loop(text: Text, shape: Shape, block: int) -> None:
@@ -214,54 +228,50 @@ def _emit_row_loop(text: Text, shape: Shape, block: int) -> None:
 
 
 def _emit_a_place(text: Text, shape: Shape) -> None:
-    """Choose where this tile's rows of A are read: in place, or in a panel packed under the first columns."""
-    rows, size = shape.tile.rows, item_bytes(accumulator_dtype(shape.dtype))
-    if shape.a_in_place:
-        text.line("br i1 %full.i, label %a.place, label %a.panel")
-        text.label("a.place")
-        down = text.let("getelementptr i8, ptr %A.b, i64 " + text.let("mul i64 %i, %a.row"))
-        text.line(f"%a.here = getelementptr i8, ptr {down}, i64 {text.let('mul i64 %k0, %a.k')}")
-        text.line("br label %run")
-        text.label("a.panel")
-    text.line("br i1 %is.first.j, label %a.pack, label %a.packed")
+    """Name %a.from: A's rows in place, or in a panel packed under the first columns of the chunk."""
+    rows = shape.tile.rows
+    if shape.read_a is None:
+        text.line(f"%i.at = add i64 0, {text.smallest('%i', text.let(f'sub i64 %m, {rows}'))}")
+        down = text.let(f"getelementptr i8, ptr %A.b, i64 {text.let('mul i64 %k0, %a.k')}")
+        text.line(f"%a.from = getelementptr i8, ptr {down}, i64 {text.let('mul i64 %i.at, %a.row')}")
+        return
+    text.line("%i.at = add i64 0, %i")
+    text.line("%a.from = getelementptr i8, ptr %panel.i, i64 0")
+    first = text.let("icmp eq i64 %j, %n0")
+    text.line(f"br i1 {first}, label %a.pack, label %run")
     text.label("a.pack")
     text.line(
-        f"call void @{shape.name}.pack_a(ptr %args, ptr %A.b, i64 %i, i64 %last.row, "
-        "i64 %k0, i64 %kc, ptr %panel.i)"
+        f"call void @{shape.name}.pack_{shape.read_a.key}(ptr %args, ptr %A.b, i64 {A_ROWS}, "
+        f"i64 {A_DEPTH}, i64 {rows}, i64 %i, i64 %last.row, i64 %k0, i64 %kc, ptr %panel.i)"
     )
-    text.line("br label %a.packed")
-    text.label("a.packed")
     text.line("br label %run")
     text.label("run")
-    if shape.a_in_place:
-        text.line("%a.from = phi ptr [%a.here, %a.place], [%panel.i, %a.packed]")
-        text.line(f"%a.row.step = phi i64 [%a.row, %a.place], [{size}, %a.packed]")
-        text.line(f"%a.step = phi i64 [%a.k, %a.place], [{rows * size}, %a.packed]")
-    else:
-        text.line("%a.from = getelementptr i8, ptr %panel.i, i64 0")
-        text.line("%a.row.step = add i64 0, 0")
-        text.line("%a.step = add i64 0, 0")
 
 
 def _emit_run(text: Text, shape: Shape) -> None:
     """Run the micro-kernel into the output itself if nothing else is to be done there, else into the sums."""
     total = accumulator_dtype(shape.dtype)
+    size, kind = item_bytes(total), stored_type(total)
+    width = shape.tile.columns * size
     whole = text.let("and i1 %full.i, %full.j")
-    text.line(f"%go.straight = and i1 {whole}, %is.straight")
-    down = text.let("getelementptr i8, ptr %C.b, i64 " + text.let("mul i64 %i, %c.row"))
-    here = text.let(f"getelementptr {stored_type(total)}, ptr {down}, i64 %j")
-    to = text.let(f"select i1 %go.straight, ptr {here}, ptr %sums.i")
-    step = text.let(f"select i1 %go.straight, i64 %c.row, i64 {shape.tile.columns * item_bytes(total)}")
+    straight = text.let(f"and i1 {whole}, %is.straight")
+    down = text.let(f"getelementptr i8, ptr %C.b, i64 {text.let('mul i64 %i, %c.row')}")
+    here = text.let(f"getelementptr {kind}, ptr {down}, i64 %j")
+    to = text.let(f"select i1 {straight}, ptr {here}, ptr %sums.i")
+    step = text.let(f"select i1 {straight}, i64 %c.row, i64 {width}")
     text.line(
-        f"call void @{shape.name}.tile(i64 %kc, ptr %a.from, i64 %a.row.step, i64 %a.step, "
+        f"call void @{shape.name}.tile(i64 %kc, ptr %a.from, i64 %a.row, i64 %a.k, "
         f"ptr %b.from, i64 %b.step, ptr {to}, i64 {step}, i1 %is.first)"
     )
     wait = text.let("xor i1 %is.last, true")
-    skip = text.let(f"or i1 {wait}, %go.straight")
+    skip = text.let(f"or i1 {wait}, {straight}")
     text.line(f"br i1 {skip}, label %i.next.head, label %finish")
     text.label("finish")
+    rows, columns = text.let("sub i64 %i, %i.at"), text.let("sub i64 %j, %j.at")
+    down = text.let(f"getelementptr i8, ptr %sums.i, i64 {text.let(f'mul i64 {rows}, {width}')}")
+    sums = text.let(f"getelementptr {kind}, ptr {down}, i64 {columns}")
     text.line(
         f"call void @{shape.name}.finish(ptr %args, i64 %batch, i64 %i, i64 %rows.i, "
-        "i64 %j, i64 %columns.j, ptr %sums.i)"
+        f"i64 %j, i64 %columns.j, ptr {sums})"
     )
     text.line("br label %i.next.head")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 LANES = 16
 """Logical lanes of every explicit vector, on every target."""
 
-IOTA = "<16 x i64> <" + ", ".join(f"i64 {lane}" for lane in range(LANES)) + ">"
+IOTA = "<" + ", ".join(f"i64 {lane}" for lane in range(LANES)) + ">"
 
 _STORED = {
     "float32": "float", "float64": "double", "float16": "half", "bfloat16": "i16", "bool": "i8",
@@ -119,7 +119,7 @@ class LoadedIndex:
 
     def offsets(self, text: Text, first: str, last: str) -> str:
         """Offsets of 16 positions from `first`; those past `last` repeat it. Tables are padded to match."""
-        at = text.let(f"add <16 x i64> {text.splat('i64', first)}, {IOTA[11:]}")
+        at = text.let(f"add <16 x i64> {text.splat('i64', first)}, {IOTA}")
         end = text.splat("i64", last)
         inside = text.let(f"icmp slt <16 x i64> {at}, {end}")
         at = text.let(f"select <16 x i1> {inside}, <16 x i64> {at}, <16 x i64> {end}")

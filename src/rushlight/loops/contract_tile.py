@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rushlight.loops.contract_text import (
+    IOTA,
     LANES,
     IndexSlots,
     LoadedIndex,
@@ -295,8 +296,7 @@ def _emit_columns(
     some = text.let(f"icmp sgt i64 {left}, 0")
     text.line(f"br i1 {some}, label %edge, label %row.end")
     text.label("edge")
-    lanes = ", ".join(f"i64 {lane}" for lane in range(LANES))
-    mask = text.let(f"icmp slt <16 x i64> <{lanes}>, {text.splat('i64', left)}")
+    mask = text.let(f"icmp slt <16 x i64> {IOTA}, {text.splat('i64', left)}")
     _emit_vector(text, dtype, bound, emit, returns, "%e", mask)
     text.line("br label %row.end")
 
