@@ -1,0 +1,256 @@
+"""Packing: copies a block of a contraction's operand into a panel that the micro-kernel reads in order.
+
+A panel holds `width` lanes (rows of A or columns of B) for each k in turn: panel[k * width + lane], widened to the
+accumulator's type. How it is read depends on which positions lie side by side in memory (`Reading`); lanes past the
+operand's last repeat that one, so every panel is full and nothing outside the operand is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rushlight.loops.contract_text import (
+    IOTA,
+    LANES,
+    LoadedIndex,
+    Text,
+    accumulator_dtype,
+    item_bytes,
+    load_scattered,
+    load_vector,
+    stored_type,
+    vector,
+    widen,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How an operand is read: `kind` is 'lanes' (neighbouring lanes lie side by side), 'depth' (neighbouring k do:
+    blocks are transposed in registers) or 'any'. `run` is the length (16, 8 or 4) of the pieces that do."""
+
+    kind: str
+    run: int = LANES
+
+    @property
+    def key(self) -> str:
+        return self.kind if self.kind == "any" else f"{self.kind}{self.run}"
+
+
+    @property
+    def masked(self) -> bool:
+        """Whether the edge of the lanes is read under a mask: else each lane is read from its own address."""
+        return self.kind == "lanes" and self.run == LANES
+
+
+@dataclass(slots=True)
+class _Panel:
+    """One packing function under construction, with the names of what it works on."""
+
+    text: Text
+    dtype: str
+    reading: Reading
+    lanes: LoadedIndex
+    depth: LoadedIndex
+
+    @property
+    def total(self) -> str:
+        return accumulator_dtype(self.dtype)
+
+
+def emit_pack(name: str, dtype: str, reading: Reading, tables: int, strides: int) -> tuple[str, set[str]]:
+    """Text of `void @name(args, base, index of lanes, index of k, width, first lane, last lane of all, first k,
+    count of k, panel)`, where indices are numbered from the slots `tables` and `strides`."""
+    text = Text()
+    sides = (_load_index(text, number, tables, strides) for number in ("%of.lanes", "%of.depth"))
+    panel = _Panel(text, dtype, reading, *sides)
+    if reading.kind == "depth":
+        text.line(f"%rows = alloca [{LANES} x i64], align 64")
+    text.line("br label %group")
+    text.label("group")
+    text.line("%g = phi i64 [0, %entry], [%g.next, %group.end]")
+    at = text.let("add i64 %first, %g")
+    text.line(f"%lane = add i64 0, {text.smallest(at, '%last')}")
+    text.line(f"%to = getelementptr {stored_type(panel.total)}, ptr %panel, i64 %g")
+    if reading.kind == "depth":
+        _emit_transposed(panel)
+    else:
+        text.line("%from.k = add i64 0, 0")
+    _emit_group(panel)
+    text.label("group.end")
+    text.line(f"%g.next = add i64 %g, {LANES}")
+    more = text.let("icmp slt i64 %g.next, %width")
+    text.line(f"br i1 {more}, label %group, label %done")
+    text.label("done")
+    text.line("ret void")
+    head = (
+        f"define internal void @{name}(ptr %args, ptr %base, i64 %of.lanes, i64 %of.depth, i64 %width, "
+        "i64 %first, i64 %last, i64 %k0, i64 %kc, ptr noalias %panel) noinline nounwind {\nentry:\n"
+    )
+    return head + "\n".join(text.lines) + "\n}\n", text.needs
+
+
+def _load_index(text: Text, number: str, tables: int, strides: int) -> LoadedIndex:
+    at = text.let(f"add i64 {number}, {tables}")
+    table = text.let(f"load ptr, ptr {text.place('i64', '%args', at)}, align 8")
+    twice = text.let(f"shl i64 {number}, 1")
+    at = text.place("i64", "%args", text.let(f"add i64 {twice}, {strides}"))
+    stride = text.let(f"load i64, ptr {at}, align 8")
+    step = text.let(f"load i64, ptr {text.place('i64', at, '1')}, align 8")
+    return LoadedIndex(table, stride, step)
+
+
+# ---- lanes from 16 neighbours, or each from its own address ----
+
+
+def _emit_group(panel: _Panel) -> None:
+    """Pack 16 lanes from %from.k on: side by side where they lie so, one by one at the edge and elsewhere.
+
+    A panel narrower than 16 is written in order of k, so what a store spills over is overwritten by the next.
+    """
+    text = panel.text
+    some = text.let("icmp slt i64 %from.k, %kc")
+    if panel.reading.kind != "lanes":
+        text.line(f"br i1 {some}, label %slow.head, label %group.end")
+    else:
+        full = text.let(f"icmp sle i64 {text.let(f'add i64 %lane, {LANES - 1}')}, %last")
+        starts = [
+            panel.lanes.offset(text, text.let(f"add i64 %lane, {piece}"))
+            for piece in range(0, LANES, panel.reading.run)
+        ]
+        text.line(f"br i1 {some}, label %which, label %group.end")
+        text.label("which")
+        text.line(f"br i1 {full}, label %copy.head, label %slow.head")
+        with _each_k(panel, "copy") as row:
+            places = [text.place(stored_type(panel.dtype), row, start) for start in starts]
+            _store(panel, _load_pieces(panel, places), "%copy.k")
+    text.label("slow.head")
+    if panel.reading.masked:
+        here = text.let("sub i64 %last, %lane")
+        mask = text.let(f"icmp sle <16 x i64> {IOTA}, {text.splat('i64', here)}")
+        start = panel.lanes.offset(text, "%lane")
+    else:
+        offsets = panel.lanes.offsets(text, "%lane", "%last")
+    with _each_k(panel, "slow") as row:
+        if panel.reading.masked:
+            place = text.place(stored_type(panel.dtype), row, start)
+            _store(panel, load_vector(text, panel.dtype, place, mask), "%slow.k")
+        else:
+            _store(panel, load_scattered(text, panel.dtype, row, offsets), "%slow.k")
+
+
+@contextmanager
+def _each_k(panel: _Panel, name: str) -> Iterator[str]:
+    """A loop over the k left, from the block called `name`.head on; gives the address of that k."""
+    text = panel.text
+    if name == "copy":
+        text.label("copy.head")
+    text.line(f"br label %{name}")
+    text.label(name)
+    text.line(f"%{name}.k = phi i64 [%from.k, %{name}.head], [%{name}.next, %{name}]")
+    offset = panel.depth.offset(text, text.let(f"add i64 %k0, %{name}.k"))
+    yield text.place(stored_type(panel.dtype), "%base", offset)
+    text.line(f"%{name}.next = add i64 %{name}.k, 1")
+    more = text.let(f"icmp slt i64 %{name}.next, %kc")
+    text.line(f"br i1 {more}, label %{name}, label %group.end")
+
+
+def _store(panel: _Panel, value: str, k: str) -> None:
+    text, size = panel.text, item_bytes(panel.total)
+    place = text.place(stored_type(panel.total), "%to", text.let(f"mul i64 {k}, %width"))
+    text.line(f"store {vector(panel.total)} {value}, ptr {place}, align {size}")
+
+
+def _load_pieces(panel: _Panel, places: list[str]) -> str:
+    """One vector from pieces of equal length, widened."""
+    text, kind = panel.text, stored_type(panel.dtype)
+    run, align = LANES // len(places), item_bytes(panel.dtype)
+    parts = [text.let(f"load <{run} x {kind}>, ptr {at}, align {align}") for at in places]
+    while len(parts) > 1:
+        order = ", ".join(f"i32 {lane}" for lane in range(2 * run))
+        both = zip(parts[::2], parts[1::2], strict=True)
+        v = f"<{run} x {kind}>"
+        parts = [
+            text.let(f"shufflevector {v} {a}, {v} {b}, <{2 * run} x i32> <{order}>") for a, b in both
+        ]
+        run *= 2
+    return widen(text, panel.dtype, parts[0])
+
+
+# ---- lanes that each lie along k ----
+
+
+def _emit_transposed(panel: _Panel) -> None:
+    """Pack whole squares of 16 k, four lanes at a time, and leave the rest of k to what follows.
+
+    The last lanes come first: four that reach past a narrow panel spill into the next k, which is written later.
+    """
+    text, kind = panel.text, stored_type(panel.dtype)
+    text.line(f"%from.k = and i64 %kc, {-LANES}")
+    offsets = panel.lanes.offsets(text, "%lane", "%last")
+    text.line(f"store <16 x i64> {offsets}, ptr %rows, align 64")
+    left = text.smallest(text.let("sub i64 %width, %g"), str(LANES))
+    text.line(f"%quads = and i64 {text.let(f'add i64 {left}, 3')}, -4")
+    some = text.let("icmp sgt i64 %from.k, 0")
+    text.line(f"br i1 {some}, label %square, label %group.rest")
+    text.label("square")
+    text.line("%k = phi i64 [0, %group], [%k.next, %square.end]")
+    steps = []
+    for piece in range(0, LANES, panel.reading.run):
+        at = text.let(f"add i64 %k, {piece}")
+        offset = panel.depth.offset(text, text.let(f"add i64 %k0, {at}"))
+        steps.append(text.place(kind, "%base", offset))
+    text.line(f"%k.to = getelementptr {stored_type(panel.total)}, ptr %to, i64 {text.let('mul i64 %k, %width')}")
+    text.line("br label %quad")
+    text.label("quad")
+    text.line("%q.after = phi i64 [%quads, %square], [%q, %quad]")
+    text.line("%q = add i64 %q.after, -4")
+    _emit_quad(panel, steps)
+    more = text.let("icmp sgt i64 %q, 0")
+    text.line(f"br i1 {more}, label %quad, label %square.end")
+    text.label("square.end")
+    text.line(f"%k.next = add i64 %k, {LANES}")
+    more = text.let("icmp slt i64 %k.next, %from.k")
+    text.line(f"br i1 {more}, label %square, label %group.rest")
+    text.label("group.rest")
+
+
+def _emit_quad(panel: _Panel, steps: list[str]) -> None:
+    """Four lanes by 16 k: load along k, mix within blocks of four, store a block of each result for each k."""
+    text, kind, size = panel.text, stored_type(panel.dtype), item_bytes(panel.total)
+    row_place = text.place("i64", "%rows", "%q")
+    rows = []
+    for lane in range(4):
+        row = text.let(f"load i64, ptr {text.place('i64', row_place, str(lane))}, align 8")
+        rows.append(_load_pieces(panel, [text.place(kind, step, row) for step in steps]))
+    a, b, c, d = rows
+    ab, cd = ([_mix(panel, *pair, order) for order in (_LOW, _HIGH)] for pair in ((a, b), (c, d)))
+    mixed = [
+        _mix(panel, x, y, order)
+        for x, y in zip(ab, cd, strict=True)
+        for order in (_LOW_PAIR, _HIGH_PAIR)
+    ]  # block i of mixed[j] holds the four lanes at k + 4 i + j
+    place = text.place(stored_type(panel.total), "%k.to", "%q")
+    for block in range(4):
+        lanes = ", ".join(f"i32 {4 * block + lane}" for lane in range(4))
+        for value in mixed:
+            v = vector(panel.total)
+            four = text.let(f"shufflevector {v} {value}, {v} poison, <4 x i32> <{lanes}>")
+            text.line(f"store {vector(panel.total, 4)} {four}, ptr {place}, align {size}")
+            place = text.place(stored_type(panel.total), place, "%width")
+
+
+def _within(order: tuple[int, ...]) -> str:
+    """The same choice of two vectors' lanes in each block of four: what vector units do fastest."""
+    return ", ".join(f"i32 {4 * block + lane}" for block in range(4) for lane in order)
+
+
+_LOW, _HIGH = _within((0, 16, 1, 17)), _within((2, 18, 3, 19))
+_LOW_PAIR, _HIGH_PAIR = _within((0, 1, 16, 17)), _within((2, 3, 18, 19))
+
+
+def _mix(panel: _Panel, a: str, b: str, order: str) -> str:
+    v = vector(panel.total)
+    return panel.text.let(f"shufflevector {v} {a}, {v} {b}, <16 x i32> <{order}>")
