@@ -96,13 +96,12 @@ def format_array(array: np.ndarray, dtype_name: str = "", *, indent: int = 7) ->
 
 
 def tensor_repr(tensor: Any) -> str:  # Any: the core's Tensor, which imports this room
-    """The text of `repr(tensor)`."""
-    names = [kind.__name__ for kind in type(tensor).__mro__]
-    heading = "Parameter containing:\n" if "Parameter" in names else ""
-    prefix = "tensor(" if names[0] in ("Tensor", "Parameter") else f"{names[0]}("
+    """The text of `Tensor.__repr__`; `Parameter` puts its heading in front of it."""
+    name = type(tensor).__name__
+    prefix = "tensor(" if name in ("Tensor", "Parameter") else f"{name}("
     body, notes = _body_and_notes(tensor, len(prefix))
     notes += _gradient_note(tensor)
-    return heading + _with_notes(prefix + body, notes, len(prefix))
+    return _with_notes(prefix + body, notes, len(prefix))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -156,13 +155,10 @@ def _with_notes(text: str, notes: list[str], indent: int) -> str:
 
 def _numbers(tensor: Any) -> np.ndarray:
     """The values as NumPy holds them; bfloat16 as its bits, so that printing computes nothing."""
-    plain = tensor.detach()
-    if _short_name(tensor.dtype) == "bfloat16":
-        import rushlight  # late: the public namespace imports this room
-
-        plain = plain.cpu().view(rushlight.int16)
-    values: np.ndarray = plain.numpy(force=True)
-    return values
+    if getattr(tensor, "is_conj", bool)() or getattr(tensor, "is_neg", bool)():
+        tensor = tensor.detach().resolve_conj().resolve_neg()
+    array: np.ndarray = tensor.detach()._array()
+    return array
 
 
 def _short_name(dtype: Any) -> str:

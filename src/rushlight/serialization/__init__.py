@@ -13,13 +13,17 @@ from rushlight.serialization.names import (
     safe_globals,
 )
 from rushlight.serialization.saving import DEFAULT_PROTOCOL, save
+from rushlight.serialization.tensors import deepcopy_tensor, rebuild_tensor, reduce_tensor
 
 __all__ = [
     "DEFAULT_PROTOCOL",
     "add_safe_globals",
     "clear_safe_globals",
+    "deepcopy_tensor",
     "get_safe_globals",
     "load",
+    "rebuild_tensor",
+    "reduce_tensor",
     "safe_globals",
     "save",
 ]

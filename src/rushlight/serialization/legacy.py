@@ -108,6 +108,7 @@ def _read_storage(stream: IO[bytes], data: Bytes) -> None:
         promised = data.array.size // width
         raise RuntimeError(f"load: a storage of {count} elements instead of {promised}")
     fill(stream, data.array)
+    data.filled()
 
 
 def _no_storage(identity: Any) -> Any:

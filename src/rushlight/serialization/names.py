@@ -183,7 +183,7 @@ def _ours_by_name(module: str, name: str) -> Any:
 
 
 def _refusal(full: str, name: str) -> str:
-    if name in _UNSUPPORTED:
+    if name in _UNSUPPORTED or name in rebuild.OTHER_DTYPES:
         return f"the file holds a kind of tensor that is not supported here ({full})"
     return (
         f"the file names {full}, which is not an allowed global by default. If you trust it, "

@@ -21,6 +21,7 @@ from rushlight.serialization.tensors import (
     resolved,
     short_name,
     storage_array,
+    user_attributes,
 )
 
 Reduction = tuple[Any, ...]
@@ -162,7 +163,7 @@ def element_size(tensor: Any) -> int:
 
 def _tensor_reduction(tensor: Any) -> Reduction:
     torch = public()
-    attributes = dict(getattr(tensor, "__dict__", {}))
+    attributes = user_attributes(tensor)
     hooks: Any = collections.OrderedDict()
     if type(tensor) is torch.nn.Parameter:
         plain = _bare_reduction(tensor, requires_grad=False)

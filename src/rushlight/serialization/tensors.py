@@ -34,10 +34,10 @@ STORAGE_NAMES = {
 }
 DTYPE_OF_STORAGE = {storage: dtype for dtype, storage in STORAGE_NAMES.items()}
 
-# The integers that carry the bits of the dtypes that NumPy lacks.
+# The integers that hold the bits of the dtypes that NumPy lacks.
 CARRIERS = {
-    "bfloat16": "int16",
-    "complex32": "int32",
+    "bfloat16": "uint16",
+    "complex32": "uint32",
     "float8_e4m3fn": "uint8",
     "float8_e5m2": "uint8",
     "float8_e4m3fnuz": "uint8",
@@ -84,15 +84,26 @@ class Bytes:
             )
         return self.bases[dtype_name]
 
+    def filled(self) -> None:
+        """Say that the bytes were written after tensors were made over them."""
+        for name, base in self.bases.items():
+            if name in CARRIERS:
+                base._array()[...] = self.array.view(CARRIERS[name])
+
 
 def tensor_over(data: np.ndarray, dtype_name: str) -> Any:
-    """A one-dimensional tensor of the named dtype that shares the memory of a uint8 array."""
+    """A one-dimensional tensor of the named dtype with the content of a uint8 array.
+
+    It shares the array's memory, unless NumPy lacks the dtype.
+    """
     torch = public()
     width = item_size(dtype_name)
     whole = data[: data.size // width * width]
-    carrier = CARRIERS.get(dtype_name, dtype_name)
-    tensor = torch.from_numpy(whole.view(np.dtype(carrier)))
-    return tensor.view(getattr(torch, dtype_name)) if carrier != dtype_name else tensor
+    if dtype_name not in CARRIERS:
+        return torch.from_numpy(whole.view(np.dtype(dtype_name)))
+    tensor = torch.empty(len(whole) // width, dtype=getattr(torch, dtype_name))
+    tensor._array()[...] = whole.view(CARRIERS[dtype_name])
+    return tensor
 
 
 def item_size(dtype_name: str) -> int:
@@ -114,11 +125,7 @@ def whole_storage(tensor: Any) -> Any:
 
 def storage_array(tensor: Any) -> np.ndarray:
     """The bytes of a tensor's storage, without a copy."""
-    whole = whole_storage(tensor)
-    carrier = CARRIERS.get(short_name(tensor.dtype))
-    if carrier is not None:
-        whole = whole.view(getattr(public(), carrier))
-    array: np.ndarray = whole.numpy().view(np.uint8)
+    array: np.ndarray = whole_storage(tensor)._array().view(np.uint8)
     return array
 
 
@@ -127,6 +134,12 @@ def resolved(tensor: Any) -> Any:
     if getattr(tensor, "is_conj", bool)() or getattr(tensor, "is_neg", bool)():
         return tensor.detach().resolve_conj().resolve_neg().requires_grad_(tensor.requires_grad)
     return tensor
+
+
+def user_attributes(tensor: Any) -> dict[str, Any]:
+    """What a user hung on a tensor; its own bookkeeping stays behind."""
+    attributes = getattr(tensor, "__dict__", {})
+    return {name: value for name, value in attributes.items() if name != "_retains_grad"}
 
 
 def check_fits(count: int, offset: int, size: Sequence[int], stride: Sequence[int]) -> None:
@@ -204,7 +217,7 @@ def reduce_tensor(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
     """What `Tensor.__reduce_ex__` returns: how any pickler writes a tensor."""
     tensor = _as_pickled(tensor)
     name = short_name(tensor.dtype)
-    attributes = dict(getattr(tensor, "__dict__", {}))
+    attributes = user_attributes(tensor)
     meta = tensor.device.type == "meta"
     data = None if meta else _box_of(tensor)
     view = (tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
@@ -220,7 +233,7 @@ def reduce_tensor(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
 
 def _as_pickled(tensor: Any) -> Any:
     plain = resolved(tensor)
-    return plain if plain is tensor else plain.as_subclass(type(tensor))
+    return plain if plain is tensor else dressed(plain, type(tensor), plain.requires_grad, {})
 
 
 def rebuild_tensor(
@@ -245,7 +258,8 @@ def dressed(tensor: Any, kind: type, requires_grad: bool, attributes: dict[str, 
     if issubclass(kind, torch.nn.Parameter):
         tensor = kind(tensor, requires_grad)
     else:
-        tensor = tensor if kind is torch.Tensor else tensor.as_subclass(kind)
+        if kind is not torch.Tensor:
+            tensor = torch.Tensor._make_subclass(kind, tensor.detach())
         tensor.requires_grad_(requires_grad)
     for name, value in attributes.items():
         setattr(tensor, name, value)
@@ -275,7 +289,7 @@ def deepcopy_tensor(tensor: Any, memo: dict[Any, Any]) -> Any:
         copied = _copied_view(tensor, memo)
     copied = dressed(copied, type(tensor), tensor.requires_grad, {})
     memo[id(tensor)] = copied
-    for name, value in getattr(tensor, "__dict__", {}).items():
+    for name, value in user_attributes(tensor).items():
         setattr(copied, name, copy.deepcopy(value, memo))
     if tensor.grad is not None:
         copied.grad = copy.deepcopy(tensor.grad, memo)

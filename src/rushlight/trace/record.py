@@ -231,7 +231,7 @@ recorder.record = record
 
 def make_tensor(cls: type[Any], storage: Storage, type: TensorType) -> Any:  # hot
     """A handle on the whole of a storage."""
-    t = cls.__new__(cls)
+    t = object.__new__(cls)
     t._storage = storage
     t._shape = type.shape
     t._strides = type.strides
