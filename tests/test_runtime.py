@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rushlight.codegen import llvm
+from rushlight.codegen import llvm, workers
 from rushlight.codegen.cache import Bundle, ObjectCache
 from rushlight.codegen.module import Kernels
 from rushlight.codegen.target import AARCH64, current_target, named_target, target_names
@@ -258,6 +258,36 @@ def test_declarations_shared_by_kernels_are_written_once(kernels: Kernels) -> No
     ]
     assert kernels.module_text(sources).count("declare") == 1
     assert all(kernels.addresses(sources))
+
+
+@pytest.mark.parametrize("trouble", [None, "fails", "lies", "absent"])
+def test_modules_compile_in_worker_processes(
+    kernels: Kernels, monkeypatch: pytest.MonkeyPatch, trouble: str | None
+) -> None:
+    monkeypatch.setattr(workers, "_LINES_A_WORKER", 100)
+    monkeypatch.setenv("RUSHLIGHT_COMPILE_WORKERS", "2")
+    if trouble == "absent":
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    elif trouble is not None:
+        script = {"fails": "raise SystemExit(3)", "lies": "print('OBJECT' + 'x' * 100)"}[
+            trouble
+        ]
+        monkeypatch.setattr(workers, "_SCRIPT", script)
+    sources = [cube_kernel(i) for i in range(10)]
+    assert len(set(kernels.addresses(sources))) == 10
+    assert kernels.counters.modules == 2
+    assert run_cube(kernels).any()
+
+
+def test_worker_makes_the_same_object() -> None:
+    text, target = Kernels(resolve).module_text([cube_kernel(1)]), current_target()
+    worker = workers._Worker(text, target)
+    worker._thread.join()
+    assert worker._answer[14:] == llvm.compile_object(text, target)
+
+
+def test_small_batches_start_no_process() -> None:
+    assert workers.worker_count(1000) == 1
 
 
 def test_another_process_finds_kernels_on_disk(cache: ObjectCache) -> None:
