@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import llvmlite
-import llvmlite.binding as binding
+from llvmlite import binding
 
 if TYPE_CHECKING:
     from rushlight.codegen.target import Target
