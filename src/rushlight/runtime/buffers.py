@@ -21,6 +21,10 @@ _SLAB_BYTES = 1 << 20
 _LARGE_BYTES = 1 << 16  # from here on a block has a mapping of its own
 _HUGE_PAGE = 1 << 21
 _ADDRESS_BITS = 47
+# Python's default is memory shared with children after a fork, which also gets no huge pages.
+_PRIVATE = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +253,7 @@ def _map(size: int, in_use: int = 0) -> _Block:
         size + _HUGE_PAGE if huge else size
     )  # room to align: what is not touched costs nothing
     try:
-        mapping = mmap.mmap(-1, length)
+        mapping = mmap.mmap(-1, length, **_PRIVATE)
     except (OSError, OverflowError, ValueError):
         raise _out_of_memory(size, in_use) from None
     address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
