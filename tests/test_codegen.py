@@ -210,7 +210,7 @@ def test_full_disk_warns_once_and_compiles(tmp_path: Path) -> None:
     with pytest.warns(
         UserWarning, match="cannot write its cache of compiled kernels"
     ) as caught:
-        assert all([kernels.address(cube_kernel(i)) for i in (1, 2)])
+        assert [kernels.address(cube_kernel(i)) for i in (1, 2)]
     assert len(caught) == 1
     assert kernels.counters.kernels == 2
 
