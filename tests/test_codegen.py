@@ -88,6 +88,29 @@ define void @plain(ptr %p) {
     assert "fmadd" not in llvm.assembly(text, current_target())
 
 
+def test_counters_are_hidden_after_the_last_phi_of_a_block() -> None:
+    text = """
+loop:
+  %i = phi i64 [0, %entry],
+    [%next, %loop]
+  ; a comment
+
+  %x = phi float [0.0, %entry], [%y, %loop]
+  %0 = phi i64 [1, %entry], [%0, %loop]
+  %next = add i64 %i, 1"""
+    hidden = """
+loop:
+  %i.phi = phi i64 [0, %entry],
+    [%next, %loop]
+  ; a comment
+
+  %x = phi float [0.0, %entry], [%y, %loop]
+  %0 = phi i64 [1, %entry], [%0, %loop]
+  %i = call i64 @llvm.expect.i64(i64 %i.phi, i64 0)
+  %next = add i64 %i, 1"""
+    assert llvm.hide_counters(text) == hidden
+
+
 def test_object_for_another_machine() -> None:
     image = llvm.compile_object(Kernels(resolve).module_text([cube_kernel(1)]), AARCH64)
     assert image[:4] == b"\x7fELF"

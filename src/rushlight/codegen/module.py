@@ -169,7 +169,7 @@ def load_functions(
 
 def _salted(target: Target) -> Digest:
     """A digest of everything but the text that machine code depends on."""
-    facts = (target.triple, target.cpu, target.features, llvm.version(), *llvm.PASSES)
+    facts = (target.triple, target.cpu, target.features, llvm.version(), *llvm.RECIPE)
     return hashlib.sha256("\0".join(facts).encode())
 
 
