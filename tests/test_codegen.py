@@ -121,6 +121,12 @@ def test_executor_compiles_for_another_machine() -> None:
     assert llvm.compile_object(executor_text(AARCH64.triple), AARCH64)[:4] == b"\x7fELF"
 
 
+def test_two_kernels_of_one_name_are_refused(kernels: Kernels) -> None:
+    kernels.address(cube_kernel(1))
+    with pytest.raises(llvm.CompileError, match="two different kernels are called cube_1"):
+        kernels.address(KernelSource("cube_1", cube_kernel(2).text.replace("cube_2", "cube_1")))
+
+
 def test_bad_text_is_a_compile_error(kernels: Kernels) -> None:
     with pytest.raises(llvm.CompileError, match="LLVM cannot read a kernel"):
         kernels.address(KernelSource("bad", "define void @bad( {"))

@@ -378,6 +378,27 @@ def test_interpreter_leaves_quickly_and_cleanly(tmp_path: Path) -> None:
     assert (result.stdout, result.stderr, result.returncode) == ("True\nTrue\n", "", 0)
 
 
+def test_daemon_threads_may_run_programs_until_the_end(tmp_path: Path) -> None:
+    code = """
+        import threading, time
+        from small_kernels import *
+
+        program = build(Kernels(resolve), [Launch(add_kernel(1), 3000, (BufferRef(0),))] * 500, 1)
+
+        def keep_busy():
+            buffer = Buffer(24000)
+            while True:
+                run_on(program, buffer)
+
+        for _ in range(3):
+            threading.Thread(target=keep_busy, daemon=True).start()
+        time.sleep(0.1)
+    """
+    for _ in range(5):
+        result = python(code, RUSHLIGHT_CACHE_DIR=str(tmp_path))
+        assert (result.stdout, result.stderr, result.returncode) == ("", "", 0)
+
+
 def test_programs_run_in_ieee_mode_whatever_the_caller_set(kernels: Kernels) -> None:
     """A library built with fast-math leaves denormals flushed to zero in its thread."""
     if not current_target().triple.startswith("x86_64"):

@@ -59,12 +59,14 @@ class Kernels:
         self._library = _Library(resolve)
         self._cache = cache or ObjectCache()
         self._addresses: dict[str, int] = {}
+        self._sources: dict[str, KernelSource] = {}
         self._herald = _Herald()
         self._salt = _salted(self.target)
 
     def addresses(self, sources: Sequence[KernelSource]) -> list[int]:
         """Each kernel's entry address, compiling what is neither in memory nor on disk."""
         known = self._addresses
+        self._check_names(sources)
         if any(source.name not in known for source in sources):
             with llvm.lock:  # two threads wanting the same kernel compile it once
                 missing = {
@@ -96,6 +98,13 @@ class Kernels:
             else:
                 texts.append(text)
         return "\n".join([*declarations, *texts])
+
+    def _check_names(self, sources: Sequence[KernelSource]) -> None:
+        """Two kernels of one name would silently become one."""
+        for source in sources:
+            first = self._sources.setdefault(source.name, source)
+            if first is not source and first != source:
+                raise llvm.CompileError(f"two different kernels are called {source.name}")
 
     def _fetch(self, sources: list[KernelSource]) -> None:
         started = time.perf_counter()
