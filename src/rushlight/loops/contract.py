@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from rushlight.loops.contract_kernel import Shape, emit_contraction
-from rushlight.loops.contract_pack import Reading
+from rushlight.loops.contract_pack import Reading, panel_bytes
 from rushlight.loops.contract_text import LANES, accumulator_dtype, item_bytes
 from rushlight.loops.contract_tile import Emit, EpilogueBuilder, Tile
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
@@ -191,6 +191,9 @@ def _table(sizes: Dims, strides: Dims) -> np.ndarray:
     return np.concatenate([offsets, np.repeat(tail, LANES)])
 
 
+LONG_ROW = 256
+GROUP = 8
+
 # ---- tiles, blocks, chunks ----
 
 _TILES = {
@@ -232,7 +235,7 @@ def _choose_blocks(p: _Problem, tile: Tile, sizes: tuple[int, int, int, int], wo
     """Rows and columns of one chunk: A's block stays in the second-level cache."""
     b, m, n, k = sizes
     item = item_bytes(accumulator_dtype(p.A.dtype))
-    most_rows, most_columns = 2048 // item, 2048 // item
+    import os; most_rows, most_columns = int(os.environ.get('MR',520)), int(os.environ.get('NC',512))
     if b * m * n * max(k, 1) < 1 << 20 or workers == 1:
         wanted = 1
     else:
@@ -274,18 +277,20 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
     for view, (row, column) in zip(p.views, ends, strict=True):
         indices += [_Index.of(p.b, view.batch), row, column]
     down, across = -(-m // rows), -(-n // columns)
-    numbers = (m, n, k, rows, columns, down, across, int(straight))
-    item = item_bytes(total)
     tiles = (rows // tile.rows) * (columns // tile.columns) if k > BLOCK else 1
-    panel_a = 0 if place_a else BLOCK * rows * item + 64 * item
-    panel_b = BLOCK * tile.columns * item
-    sums = tiles * tile.rows * tile.columns * item
-    panel_a = -(-panel_a // 64) * 64
+    sums = tiles * tile.rows * tile.columns * item_bytes(total)
+    # Where B's rows are long, panels are packed in groups, so as to read each row for a while.
+    long_rows = not place_b and b_k.stride is not None and abs(b_k.stride) >= LONG_ROW
+    group = min(columns, (GROUP if long_rows else 1) * tile.columns) if not place_b else columns
+    panels = (0 if place_a else rows // tile.rows, 0 if place_b else group // tile.columns)
+    panel_a = panels[0] * panel_bytes(total, tile.rows, BLOCK)
+    panel_b = panels[1] * panel_bytes(total, tile.columns, BLOCK)
+    numbers = (m, n, k, rows, columns, down, across, int(straight), group, panel_a, panel_b)
     return Launch(
         _source(shape, epilogue.emit if epilogue else None),
         b * down * across,
         (p.A.buffer, p.B.buffer, *(view.buffer for view in p.views)),
-        (*numbers, panel_a, *(number for index in indices for number in index.ints)),
+        (*numbers, *(number for index in indices for number in index.ints)),
         tuple(index.table for index in indices),
         scratch=panel_a + panel_b + sums,
     )

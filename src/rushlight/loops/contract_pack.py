@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from rushlight.loops.contract_text import (
     IOTA,
     LANES,
+    IndexSlots,
     LoadedIndex,
     Text,
     accumulator_dtype,
@@ -52,6 +53,7 @@ class _Panel:
     text: Text
     dtype: str
     reading: Reading
+    width: int
     lanes: LoadedIndex
     depth: LoadedIndex
 
@@ -60,46 +62,65 @@ class _Panel:
         return accumulator_dtype(self.dtype)
 
 
-def emit_pack(name: str, dtype: str, reading: Reading, tables: int, strides: int) -> tuple[str, set[str]]:
-    """Text of `void @name(args, base, index of lanes, index of k, width, first lane, last lane of all, first k,
-    count of k, panel)`, where indices are numbered from the slots `tables` and `strides`."""
+def panel_bytes(dtype: str, width: int, block: int) -> int:
+    """Memory of one panel: narrow ones are written 16 lanes at a time, so the last k needs room to spill."""
+    return (width * block + LANES) * item_bytes(accumulator_dtype(dtype))
+
+
+def emit_pack(
+    name: str, dtype: str, reading: Reading, width: int, block: int, lanes: IndexSlots, depth: IndexSlots
+) -> tuple[str, set[str]]:
+    """Text of `void @name(args, base, first lane, end of lanes, last lane of all, first k, count of k, panels)`.
+
+    Panels follow one another. Where neighbouring lanes lie side by side, 16 k of every panel are packed before
+    the next 16, so that memory is read in long rows.
+    """
     text = Text()
-    sides = (_load_index(text, number, tables, strides) for number in ("%of.lanes", "%of.depth"))
-    panel = _Panel(text, dtype, reading, *sides)
+    panel = _Panel(text, dtype, reading, width, lanes.load(text), depth.load(text))
     if reading.kind == "depth":
         text.line(f"%rows = alloca [{LANES} x i64], align 64")
+    kind = stored_type(panel.total)
+    some = text.let("icmp sgt i64 %kc.all, 0")
+    text.line(f"br i1 {some}, label %step, label %done")
+    text.label("step")
+    text.line("%ks = phi i64 [0, %entry], [%ks.next, %step.end]")
+    text.line(f"%ks.next = add i64 %ks, {LANES if reading.kind == 'lanes' else block}")
+    text.line("%k0 = add i64 %k0.all, %ks")
+    text.line(f"%kc = sub i64 {text.smallest('%ks.next', '%kc.all')}, %ks")
+    text.line(f"%panel.step = getelementptr {kind}, ptr %panels, i64 {text.let(f'mul i64 %ks, {width}')}")
+    text.line("br label %panel.head")
+    text.label("panel.head")
+    text.line("%first = phi i64 [%begin, %step], [%first.next, %panel.end]")
+    text.line("%panel = phi ptr [%panel.step, %step], [%panel.next, %panel.end]")
+    text.line(f"%panel.next = getelementptr i8, ptr %panel, i64 {panel_bytes(dtype, width, block)}")
+    text.line(f"%first.next = add i64 %first, {width}")
     text.line("br label %group")
     text.label("group")
-    text.line("%g = phi i64 [0, %entry], [%g.next, %group.end]")
-    at = text.let("add i64 %first, %g")
-    text.line(f"%lane = add i64 0, {text.smallest(at, '%last')}")
-    text.line(f"%to = getelementptr {stored_type(panel.total)}, ptr %panel, i64 %g")
+    text.line("%g = phi i64 [0, %panel.head], [%g.next, %group.end]")
+    text.line(f"%lane = add i64 0, {text.smallest(text.let('add i64 %first, %g'), '%last')}")
+    text.line(f"%to = getelementptr {kind}, ptr %panel, i64 %g")
     if reading.kind == "depth":
         _emit_transposed(panel)
     else:
         text.line("%from.k = add i64 0, 0")
     _emit_group(panel)
-    text.label("group.end")
-    text.line(f"%g.next = add i64 %g, {LANES}")
-    more = text.let("icmp slt i64 %g.next, %width")
-    text.line(f"br i1 {more}, label %group, label %done")
+    for label, more, again in (
+        ("group.end", f"icmp slt i64 %g.next, {width}", "group"),
+        ("panel.end", "icmp slt i64 %first.next, %end", "panel.head"),
+        ("step.end", "icmp slt i64 %ks.next, %kc.all", "step"),
+    ):
+        text.label(label)
+        if label == "group.end":
+            text.line(f"%g.next = add i64 %g, {LANES}")
+        after = {"group.end": "panel.end", "panel.end": "step.end", "step.end": "done"}[label]
+        text.line(f"br i1 {text.let(more)}, label %{again}, label %{after}")
     text.label("done")
     text.line("ret void")
     head = (
-        f"define internal void @{name}(ptr %args, ptr %base, i64 %of.lanes, i64 %of.depth, i64 %width, "
-        "i64 %first, i64 %last, i64 %k0, i64 %kc, ptr noalias %panel) noinline nounwind {\nentry:\n"
+        f"define internal void @{name}(ptr %args, ptr %base, i64 %begin, i64 %end, i64 %last, "
+        "i64 %k0.all, i64 %kc.all, ptr noalias %panels) noinline nounwind {\nentry:\n"
     )
     return head + "\n".join(text.lines) + "\n}\n", text.needs
-
-
-def _load_index(text: Text, number: str, tables: int, strides: int) -> LoadedIndex:
-    at = text.let(f"add i64 {number}, {tables}")
-    table = text.let(f"load ptr, ptr {text.place('i64', '%args', at)}, align 8")
-    twice = text.let(f"shl i64 {number}, 1")
-    at = text.place("i64", "%args", text.let(f"add i64 {twice}, {strides}"))
-    stride = text.let(f"load i64, ptr {at}, align 8")
-    step = text.let(f"load i64, ptr {text.place('i64', at, '1')}, align 8")
-    return LoadedIndex(table, stride, step)
 
 
 # ---- lanes from 16 neighbours, or each from its own address ----
@@ -159,7 +180,7 @@ def _each_k(panel: _Panel, name: str) -> Iterator[str]:
 
 def _store(panel: _Panel, value: str, k: str) -> None:
     text, size = panel.text, item_bytes(panel.total)
-    place = text.place(stored_type(panel.total), "%to", text.let(f"mul i64 {k}, %width"))
+    place = text.place(stored_type(panel.total), "%to", text.let(f"mul i64 {k}, {panel.width}"))
     text.line(f"store {vector(panel.total)} {value}, ptr {place}, align {size}")
 
 
@@ -191,7 +212,7 @@ def _emit_transposed(panel: _Panel) -> None:
     text.line(f"%from.k = and i64 %kc, {-LANES}")
     offsets = panel.lanes.offsets(text, "%lane", "%last")
     text.line(f"store <16 x i64> {offsets}, ptr %rows, align 64")
-    left = text.smallest(text.let("sub i64 %width, %g"), str(LANES))
+    left = text.smallest(text.let(f'sub i64 {panel.width}, %g'), str(LANES))
     text.line(f"%quads = and i64 {text.let(f'add i64 {left}, 3')}, -4")
     some = text.let("icmp sgt i64 %from.k, 0")
     text.line(f"br i1 {some}, label %square, label %group.rest")
@@ -202,7 +223,7 @@ def _emit_transposed(panel: _Panel) -> None:
         at = text.let(f"add i64 %k, {piece}")
         offset = panel.depth.offset(text, text.let(f"add i64 %k0, {at}"))
         steps.append(text.place(kind, "%base", offset))
-    text.line(f"%k.to = getelementptr {stored_type(panel.total)}, ptr %to, i64 {text.let('mul i64 %k, %width')}")
+    text.line(f"%k.to = getelementptr {stored_type(panel.total)}, ptr %to, i64 {text.let(f'mul i64 %k, {panel.width}')}")
     text.line("br label %quad")
     text.label("quad")
     text.line("%q.after = phi i64 [%quads, %square], [%q, %quad]")
@@ -239,7 +260,7 @@ def _emit_quad(panel: _Panel, steps: list[str]) -> None:
             v = vector(panel.total)
             four = text.let(f"shufflevector {v} {value}, {v} poison, <4 x i32> <{lanes}>")
             text.line(f"store {vector(panel.total, 4)} {four}, ptr {place}, align {size}")
-            place = text.place(stored_type(panel.total), place, "%width")
+            place = text.place(stored_type(panel.total), place, str(panel.width))
 
 
 def _within(order: tuple[int, ...]) -> str:

@@ -228,6 +228,8 @@ def convert(text: Text, value: str, source: str, target: str) -> str:
 
 def declaration(intrinsic: str) -> str:
     """The `declare` line of an intrinsic that contraction kernels need."""
+    if intrinsic == "llvm.prefetch.p0":
+        return "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)"
     kind = next(part for part in intrinsic.split(".") if part.startswith("v16") and part != "v16p0")
     back = {mangled: kind for kind, mangled in _MANGLED.items()}
     v = f"<16 x {back.get(kind[3:], kind[3:])}>"
