@@ -94,9 +94,14 @@ def emit_pack(
     text.line("%panel = phi ptr [%panel.step, %step], [%panel.next, %panel.end]")
     text.line(f"%panel.next = getelementptr i8, ptr %panel, i64 {panel_bytes(dtype, width, block)}")
     text.line(f"%first.next = add i64 %first, {width}")
+    if reading.kind == "lanes" and width > LANES:
+        _emit_whole(panel)
+    else:
+        text.line("br label %group.head")
+    text.label("group.head")
     text.line("br label %group")
     text.label("group")
-    text.line("%g = phi i64 [0, %panel.head], [%g.next, %group.end]")
+    text.line("%g = phi i64 [0, %group.head], [%g.next, %group.end]")
     text.line(f"%lane = add i64 0, {text.smallest(text.let('add i64 %first, %g'), '%last')}")
     text.line(f"%to = getelementptr {kind}, ptr %panel, i64 %g")
     if reading.kind == "depth":
@@ -144,7 +149,8 @@ def _emit_group(panel: _Panel) -> None:
         text.line(f"br i1 {some}, label %which, label %group.end")
         text.label("which")
         text.line(f"br i1 {full}, label %copy.head, label %slow.head")
-        with _each_k(panel, "copy") as row:
+        text.label("copy.head")
+        with _each_k(panel, "copy", "group.end") as row:
             places = [text.place(stored_type(panel.dtype), row, start) for start in starts]
             _store(panel, _load_pieces(panel, places), "%copy.k")
     text.label("slow.head")
@@ -154,7 +160,7 @@ def _emit_group(panel: _Panel) -> None:
         start = panel.lanes.offset(text, "%lane")
     else:
         offsets = panel.lanes.offsets(text, "%lane", "%last")
-    with _each_k(panel, "slow") as row:
+    with _each_k(panel, "slow", "group.end") as row:
         if panel.reading.masked:
             place = text.place(stored_type(panel.dtype), row, start)
             _store(panel, load_vector(text, panel.dtype, place, mask), "%slow.k")
@@ -162,25 +168,41 @@ def _emit_group(panel: _Panel) -> None:
             _store(panel, load_scattered(text, panel.dtype, row, offsets), "%slow.k")
 
 
+def _emit_whole(panel: _Panel) -> None:
+    """Copy all lanes of a panel at once if they exist, which spares most of the address arithmetic."""
+    text, kind = panel.text, stored_type(panel.dtype)
+    end = text.let(f"add i64 %first, {panel.width - 1}")
+    fits = text.let(f"icmp sle i64 {end}, %last")
+    text.line(f"br i1 {fits}, label %whole.head, label %group.head")
+    text.label("whole.head")
+    groups = []
+    for lane in range(0, panel.width, LANES):
+        pieces = range(lane, lane + LANES, panel.reading.run)
+        groups.append([panel.lanes.offset(text, text.let(f"add i64 %first, {piece}")) for piece in pieces])
+    with _each_k(panel, "whole", "panel.end", "0") as row:
+        for number, starts in enumerate(groups):
+            value = _load_pieces(panel, [text.place(kind, row, start) for start in starts])
+            to = text.place(stored_type(panel.total), "%panel", str(number * LANES))
+            _store(panel, value, "%whole.k", to)
+
+
 @contextmanager
-def _each_k(panel: _Panel, name: str) -> Iterator[str]:
-    """A loop over the k left, from the block called `name`.head on; gives the address of that k."""
+def _each_k(panel: _Panel, name: str, end: str, start: str = "%from.k") -> Iterator[str]:
+    """A loop over k from `start`, entered from the block called `name`.head; gives the address of that k."""
     text = panel.text
-    if name == "copy":
-        text.label("copy.head")
     text.line(f"br label %{name}")
     text.label(name)
-    text.line(f"%{name}.k = phi i64 [%from.k, %{name}.head], [%{name}.next, %{name}]")
+    text.line(f"%{name}.k = phi i64 [{start}, %{name}.head], [%{name}.next, %{name}]")
     offset = panel.depth.offset(text, text.let(f"add i64 %k0, %{name}.k"))
     yield text.place(stored_type(panel.dtype), "%base", offset)
     text.line(f"%{name}.next = add i64 %{name}.k, 1")
     more = text.let(f"icmp slt i64 %{name}.next, %kc")
-    text.line(f"br i1 {more}, label %{name}, label %group.end")
+    text.line(f"br i1 {more}, label %{name}, label %{end}")
 
 
-def _store(panel: _Panel, value: str, k: str) -> None:
+def _store(panel: _Panel, value: str, k: str, to: str = "%to") -> None:
     text, size = panel.text, item_bytes(panel.total)
-    place = text.place(stored_type(panel.total), "%to", text.let(f"mul i64 {k}, {panel.width}"))
+    place = text.place(stored_type(panel.total), to, text.let(f"mul i64 {k}, {panel.width}"))
     text.line(f"store {vector(panel.total)} {value}, ptr {place}, align {size}")
 
 
