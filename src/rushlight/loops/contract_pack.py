@@ -24,6 +24,7 @@ from rushlight.loops.contract_text import (
     stored_type,
     vector,
     widen,
+    widen_one,
 )
 
 
@@ -107,18 +108,14 @@ def emit_pack(
     if reading.kind == "depth":
         _emit_transposed(panel)
     else:
-        text.line("%from.k = add i64 0, 0")
-    _emit_group(panel)
-    for label, more, again in (
-        ("group.end", f"icmp slt i64 %g.next, {width}", "group"),
-        ("panel.end", "icmp slt i64 %first.next, %end", "panel.head"),
-        ("step.end", "icmp slt i64 %ks.next, %kc.all", "step"),
-    ):
-        text.label(label)
-        if label == "group.end":
-            text.line(f"%g.next = add i64 %g, {LANES}")
-        after = {"group.end": "panel.end", "panel.end": "step.end", "step.end": "done"}[label]
-        text.line(f"br i1 {text.let(more)}, label %{again}, label %{after}")
+        _emit_group(panel)
+    text.label("group.end")
+    text.line(f"%g.next = add i64 %g, {LANES}")
+    _emit_branch(text, f"icmp slt i64 %g.next, {width}", "group", "panel.end")
+    text.label("panel.end")
+    _emit_branch(text, "icmp slt i64 %first.next, %end", "panel.head", "step.end")
+    text.label("step.end")
+    _emit_branch(text, "icmp slt i64 %ks.next, %kc.all", "step", "done")
     text.label("done")
     text.line("ret void")
     head = (
@@ -128,31 +125,32 @@ def emit_pack(
     return head + "\n".join(text.lines) + "\n}\n", text.needs
 
 
+def _emit_branch(text: Text, test: str, yes: str, no: str) -> None:
+    text.line(f"br i1 {text.let(test)}, label %{yes}, label %{no}")
+
+
 # ---- lanes from 16 neighbours, or each from its own address ----
 
 
 def _emit_group(panel: _Panel) -> None:
-    """Pack 16 lanes from %from.k on: side by side where they lie so, one by one at the edge and elsewhere.
+    """Pack 16 lanes: side by side where they lie so, under a mask or one by one at the edge and elsewhere.
 
     A panel narrower than 16 is written in order of k, so what a store spills over is overwritten by the next.
     """
     text = panel.text
-    some = text.let("icmp slt i64 %from.k, %kc")
-    if panel.reading.kind != "lanes":
-        text.line(f"br i1 {some}, label %slow.head, label %group.end")
-    else:
-        full = text.let(f"icmp sle i64 {text.let(f'add i64 %lane, {LANES - 1}')}, %last")
+    if panel.reading.kind == "lanes":
         starts = [
             panel.lanes.offset(text, text.let(f"add i64 %lane, {piece}"))
             for piece in range(0, LANES, panel.reading.run)
         ]
-        text.line(f"br i1 {some}, label %which, label %group.end")
-        text.label("which")
-        text.line(f"br i1 {full}, label %copy.head, label %slow.head")
+        end = text.let(f"add i64 %lane, {LANES - 1}")
+        _emit_branch(text, f"icmp sle i64 {end}, %last", "copy.head", "slow.head")
         text.label("copy.head")
         with _each_k(panel, "copy", "group.end") as row:
             places = [text.place(stored_type(panel.dtype), row, start) for start in starts]
             _store(panel, _load_pieces(panel, places), "%copy.k")
+    else:
+        text.line("br label %slow.head")
     text.label("slow.head")
     if panel.reading.masked:
         here = text.let("sub i64 %last, %lane")
@@ -179,7 +177,7 @@ def _emit_whole(panel: _Panel) -> None:
     for lane in range(0, panel.width, LANES):
         pieces = range(lane, lane + LANES, panel.reading.run)
         groups.append([panel.lanes.offset(text, text.let(f"add i64 %first, {piece}")) for piece in pieces])
-    with _each_k(panel, "whole", "panel.end", "0") as row:
+    with _each_k(panel, "whole", "panel.end") as row:
         for number, starts in enumerate(groups):
             value = _load_pieces(panel, [text.place(kind, row, start) for start in starts])
             to = text.place(stored_type(panel.total), "%panel", str(number * LANES))
@@ -187,12 +185,12 @@ def _emit_whole(panel: _Panel) -> None:
 
 
 @contextmanager
-def _each_k(panel: _Panel, name: str, end: str, start: str = "%from.k") -> Iterator[str]:
-    """A loop over k from `start`, entered from the block called `name`.head; gives the address of that k."""
+def _each_k(panel: _Panel, name: str, end: str) -> Iterator[str]:
+    """A loop over k, entered from the block called `name`.head; gives the address of that k."""
     text = panel.text
     text.line(f"br label %{name}")
     text.label(name)
-    text.line(f"%{name}.k = phi i64 [{start}, %{name}.head], [%{name}.next, %{name}]")
+    text.line(f"%{name}.k = phi i64 [0, %{name}.head], [%{name}.next, %{name}]")
     offset = panel.depth.offset(text, text.let(f"add i64 %k0, %{name}.k"))
     yield text.place(stored_type(panel.dtype), "%base", offset)
     text.line(f"%{name}.next = add i64 %{name}.k, 1")
@@ -226,38 +224,67 @@ def _load_pieces(panel: _Panel, places: list[str]) -> str:
 
 
 def _emit_transposed(panel: _Panel) -> None:
-    """Pack whole squares of 16 k, four lanes at a time, and leave the rest of k to what follows.
+    """Pack squares of 16 lanes by 16 k, four lanes at a time; then the rest of k element by element.
 
     The last lanes come first: four that reach past a narrow panel spill into the next k, which is written later.
     """
     text, kind = panel.text, stored_type(panel.dtype)
-    text.line(f"%from.k = and i64 %kc, {-LANES}")
-    offsets = panel.lanes.offsets(text, "%lane", "%last")
-    text.line(f"store <16 x i64> {offsets}, ptr %rows, align 64")
-    left = text.smallest(text.let(f'sub i64 {panel.width}, %g'), str(LANES))
-    text.line(f"%quads = and i64 {text.let(f'add i64 {left}, 3')}, -4")
-    some = text.let("icmp sgt i64 %from.k, 0")
-    text.line(f"br i1 {some}, label %square, label %group.rest")
+    text.line(f"%lanes = add i64 0, {text.smallest(text.let(f'sub i64 {panel.width}, %g'), str(LANES))}")
+    text.line(f"%quads = and i64 {text.let('add i64 %lanes, 3')}, -4")
+    text.line("br label %row")
+    text.label("row")
+    text.line("%r = phi i64 [0, %group], [%r.next, %row]")
+    at = text.smallest(text.let("add i64 %lane, %r"), "%last")
+    place = text.place("i64", "%rows", "%r")
+    text.line(f"store i64 {panel.lanes.offset(text, at)}, ptr {place}, align 8")
+    text.line("%r.next = add i64 %r, 1")
+    _emit_branch(text, "icmp slt i64 %r.next, %quads", "row", "row.end")
+    text.label("row.end")
+    text.line(f"%squares = and i64 %kc, {-LANES}")
+    _emit_branch(text, "icmp sgt i64 %squares, 0", "square", "rest")
     text.label("square")
-    text.line("%k = phi i64 [0, %group], [%k.next, %square.end]")
+    text.line("%k = phi i64 [0, %row.end], [%k.next, %square.end]")
     steps = []
     for piece in range(0, LANES, panel.reading.run):
         at = text.let(f"add i64 %k, {piece}")
         offset = panel.depth.offset(text, text.let(f"add i64 %k0, {at}"))
         steps.append(text.place(kind, "%base", offset))
-    text.line(f"%k.to = getelementptr {stored_type(panel.total)}, ptr %to, i64 {text.let(f'mul i64 %k, {panel.width}')}")
+    down = text.let(f"mul i64 %k, {panel.width}")
+    text.line(f"%k.to = getelementptr {stored_type(panel.total)}, ptr %to, i64 {down}")
     text.line("br label %quad")
     text.label("quad")
     text.line("%q.after = phi i64 [%quads, %square], [%q, %quad]")
     text.line("%q = add i64 %q.after, -4")
     _emit_quad(panel, steps)
-    more = text.let("icmp sgt i64 %q, 0")
-    text.line(f"br i1 {more}, label %quad, label %square.end")
+    _emit_branch(text, "icmp sgt i64 %q, 0", "quad", "square.end")
     text.label("square.end")
     text.line(f"%k.next = add i64 %k, {LANES}")
-    more = text.let("icmp slt i64 %k.next, %from.k")
-    text.line(f"br i1 {more}, label %square, label %group.rest")
-    text.label("group.rest")
+    _emit_branch(text, "icmp slt i64 %k.next, %squares", "square", "rest")
+    _emit_rest(panel)
+
+
+def _emit_rest(panel: _Panel) -> None:
+    """The last k of a block, fewer than 16, element by element."""
+    text, kind, total = panel.text, stored_type(panel.dtype), stored_type(panel.total)
+    text.label("rest")
+    text.line("%rk = phi i64 [%squares, %row.end], [%squares, %square.end], [%rk.next, %lane.end]")
+    _emit_branch(text, "icmp slt i64 %rk, %kc", "rest.k", "group.end")
+    text.label("rest.k")
+    text.line("%rk.next = add i64 %rk, 1")
+    offset = panel.depth.offset(text, text.let("add i64 %k0, %rk"))
+    base = text.place(kind, "%base", offset)
+    to = text.place(total, "%to", text.let(f"mul i64 %rk, {panel.width}"))
+    text.line("br label %lane.one")
+    text.label("lane.one")
+    text.line("%l = phi i64 [0, %rest.k], [%l.next, %lane.one]")
+    row = text.let(f"load i64, ptr {text.place('i64', '%rows', '%l')}, align 8")
+    value = text.let(f"load {kind}, ptr {text.place(kind, base, row)}, align {item_bytes(panel.dtype)}")
+    value = widen_one(text, panel.dtype, value)
+    text.line(f"store {total} {value}, ptr {text.place(total, to, '%l')}, align {item_bytes(panel.total)}")
+    text.line("%l.next = add i64 %l, 1")
+    _emit_branch(text, "icmp slt i64 %l.next, %lanes", "lane.one", "lane.end")
+    text.label("lane.end")
+    text.line("br label %rest")
 
 
 def _emit_quad(panel: _Panel, steps: list[str]) -> None:

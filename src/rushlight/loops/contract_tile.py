@@ -55,7 +55,6 @@ def emit_tile(name: str, dtype: str, tile: Tile, *, packed: bool) -> tuple[str, 
     text = Text()
     kind, size = stored_type(dtype), item_bytes(dtype)
     heads = _row_heads(text, tile, size, packed)
-    _emit_prefetch(text, tile, size)
     text.line("%any = icmp sgt i64 %k, 0")
     text.line("br i1 %any, label %loop, label %done")
     text.label("loop")
@@ -83,17 +82,6 @@ def emit_tile(name: str, dtype: str, tile: Tile, *, packed: bool) -> tuple[str, 
         "ptr noalias %C, i64 %cr, i1 %start) noinline nounwind {\nentry:\n"
     )
     return head + "\n".join(text.lines) + "\n}\n", text.needs
-
-
-def _emit_prefetch(text: Text, tile: Tile, size: int) -> None:
-    """Ask for the lines that the sums will be added to: rows of a wide output lie in as many pages."""
-    row = "%C"
-    text.needs.add("llvm.prefetch.p0")
-    for _ in range(tile.rows):
-        for c in range(0, tile.columns * size, 64):
-            place = text.let(f"getelementptr i8, ptr {row}, i64 {c}")
-            text.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 1, i32 2, i32 1)")
-        row = text.let(f"getelementptr i8, ptr {row}, i64 %cr")
 
 
 def _row_heads(text: Text, tile: Tile, size: int, packed: bool) -> list[int]:
