@@ -133,12 +133,13 @@ def _emit_branch(text: Text, test: str, yes: str, no: str) -> None:
 
 
 def _emit_group(panel: _Panel) -> None:
-    """Pack 16 lanes: side by side where they lie so, under a mask or one by one at the edge and elsewhere.
+    """Pack 16 lanes: side by side where they lie so (if not done before: `_emit_whole`), else under a mask or
+    one by one.
 
     A panel narrower than 16 is written in order of k, so what a store spills over is overwritten by the next.
     """
     text = panel.text
-    if panel.reading.kind == "lanes":
+    if panel.reading.kind == "lanes" and panel.width <= LANES:
         starts = [
             panel.lanes.offset(text, text.let(f"add i64 %lane, {piece}"))
             for piece in range(0, LANES, panel.reading.run)
