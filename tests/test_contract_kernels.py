@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rushlight.loops.contract import Epilogue, Operand, plan_contraction
-from rushlight.loops.contract_text import declaration
+from rushlight.loops.text import declaration
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 
 # ---- a driver: compile a launch's kernel, call it on NumPy memory ----

@@ -18,7 +18,7 @@ import numpy as np
 
 from rushlight.loops.contract_kernel import Shape, emit_contraction
 from rushlight.loops.contract_pack import Reading, panel_bytes
-from rushlight.loops.contract_text import LANES, accumulator_dtype, item_bytes
+from rushlight.loops.text import LANES, accumulator_dtype, item_bytes
 from rushlight.loops.contract_tile import Emit, EpilogueBuilder, Tile
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 

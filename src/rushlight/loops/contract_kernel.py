@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 
 from rushlight.loops.contract_pack import Reading, emit_pack, panel_bytes
-from rushlight.loops.contract_text import IndexSlots, Text, accumulator_dtype, item_bytes, stored_type
+from rushlight.loops.text import IndexSlots, Text, accumulator_dtype, item_bytes, stored_type
 from rushlight.loops.contract_tile import Emit, OperandSlots, Tile, emit_finish, emit_tile
 from rushlight.loops.kernel import KernelSource
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rushlight.loops.contract_text import (
+from rushlight.loops.text import (
     IOTA,
     LANES,
     IndexSlots,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rushlight.loops.contract_text import (
+from rushlight.loops.text import (
     IOTA,
     LANES,
     IndexSlots,

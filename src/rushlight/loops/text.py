@@ -1,4 +1,4 @@
-"""LLVM text for contraction kernels: dtypes, fresh names, argument slots and the affine indices kept in them."""
+"""LLVM text for kernels: dtypes, fresh names, argument slots and the affine indices kept in them."""
 
 from __future__ import annotations
 
