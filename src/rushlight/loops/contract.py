@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from rushlight.loops.contract_kernel import Shape, emit_contraction
-from rushlight.loops.contract_pack import Reading
+from rushlight.loops.contract_pack import Reading, panel_bytes
 from rushlight.loops.text import LANES, accumulator_dtype, item_bytes
 from rushlight.loops.contract_tile import Emit, EpilogueBuilder, Tile
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
@@ -191,6 +191,9 @@ def _table(sizes: Dims, strides: Dims) -> np.ndarray:
     return np.concatenate([offsets, np.repeat(tail, LANES)])
 
 
+LONG_ROW = 256
+GROUP = 8
+
 # ---- tiles, blocks, chunks ----
 
 _TILES = {
@@ -208,15 +211,17 @@ def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: 
     `read_a` and `read_b` say that the operand could be read in place, which needs a whole tile of it.
     """
 
+    item = item_bytes(dtype)
+    registers = -(-LANES * item // {"avx512": 64, "avx2": 32}.get(target, 16))  # of one vector
+
     def cost(tile: Tile) -> float:
-        tiles = -(-m // tile.rows) * -(-n // tile.columns)
-        issue = max(tile.rows * tile.vectors / 2, (tile.rows + tile.vectors) / 2, 4)
-        pack_a = 0 if read_a and m >= tile.rows else 0.3 * -(-m // tile.rows) * tile.rows
-        pack_b = 0 if read_b and n >= tile.columns else tile.vectors * -(-n // tile.columns)
-        if tile.vectors > 2:
-            pack_b *= 2  # such a panel does not fit the first-level cache
-        # Measured: a step of k costs a little more than its multiply-adds.
-        return tiles * (issue + 0.7) + pack_a + pack_b
+        """Cycles for one k: issue or latency of the multiply-adds (and measured, a little more), and packing."""
+        down, across = -(-m // tile.rows), -(-n // tile.columns)
+        vectors = tile.vectors * registers
+        step = max(tile.rows * vectors / 2, (tile.rows + vectors) / 2, 4) + 0.7
+        pack_a = 0 if read_a and m >= tile.rows else 0.5 * down * tile.rows
+        pack_b = 0 if read_b and n >= tile.columns else 4 * across * vectors
+        return down * across * step + pack_a + pack_b * (2 if tile.columns * item > 128 else 1)
 
     return min(_TILES.get((target, item_bytes(dtype)), _NARROW_TILES), key=cost)
 
@@ -228,20 +233,19 @@ def _cut(size: int, unit: int, most: int, pieces: int) -> int:
     return -(-share // unit) * unit
 
 
-def _choose_blocks(p: _Problem, tile: Tile, sizes: tuple[int, int, int, int], workers: int) -> tuple[int, int]:
-    """Rows and columns of one chunk: A's block stays in the second-level cache."""
+def _choose_blocks(
+    sizes: tuple[int, int, int, int], tile: Tile, item: int, straight: bool, workers: int
+) -> tuple[int, int]:
+    """Rows and columns of one chunk: A's block, and sums that wait for later k, stay in the second-level cache."""
     b, m, n, k = sizes
-    item = item_bytes(accumulator_dtype(p.A.dtype))
-    most_rows, most_columns = 2048 // item, 2048 // item
-    if b * m * n * max(k, 1) < 1 << 20 or workers == 1:
-        wanted = 1
-    else:
-        wanted = min(4 * workers, max(1, (b * m * n * k) >> 19))
+    most_rows = 2080 // item
+    most_columns = (4096 if straight or k <= BLOCK else 2048) // item
+    work = b * m * n * max(k, 1)
+    wanted = 1 if workers == 1 else max(1, min(4 * workers, work >> 18))
     wanted = -(-wanted // b)
-    down = min(wanted, max(1, -(-m // most_rows)))
-    columns = _cut(n, tile.columns, most_columns, -(-wanted // down))
-    down = -(-wanted // -(-n // columns))
-    return _cut(m, tile.rows, most_rows, down), columns
+    across = -(-n // most_columns)
+    rows = _cut(m, tile.rows, most_rows, -(-wanted // across))
+    return rows, _cut(n, tile.columns, most_columns, -(-wanted // -(-m // rows)))
 
 
 def _reading(lanes: _Index, depth: _Index) -> Reading:
@@ -260,10 +264,10 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
     place_b = same and b_columns.stride == 1 and b_k.stride is not None and (m <= 32 or n <= 128)
     tile = _choose_tile(target, total, m, n, place_a, place_b)
     place_a, place_b = place_a and m >= tile.rows, place_b and n >= tile.columns
-    rows, columns = _choose_blocks(p, tile, (b, m, n, k), workers)
     ends = [(_Index.of(p.m, view.rows), _Index.of(p.n, view.columns)) for view in p.views]
     plain = epilogue is None and p.views[0].dtype == total
     straight = plain and ends[0][0].stride is not None and ends[0][1].stride == 1
+    rows, columns = _choose_blocks((b, m, n, k), tile, item_bytes(total), straight, workers)
     shape = Shape(
         p.A.dtype, tile,
         None if place_a else _reading(a_rows, a_k), None if place_b else _reading(b_columns, b_k),
@@ -274,18 +278,20 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
     for view, (row, column) in zip(p.views, ends, strict=True):
         indices += [_Index.of(p.b, view.batch), row, column]
     down, across = -(-m // rows), -(-n // columns)
-    numbers = (m, n, k, rows, columns, down, across, int(straight))
-    item = item_bytes(total)
     tiles = (rows // tile.rows) * (columns // tile.columns) if k > BLOCK else 1
-    panel_a = 0 if place_a else BLOCK * rows * item + 64 * item
-    panel_b = BLOCK * tile.columns * item
-    sums = tiles * tile.rows * tile.columns * item
-    panel_a = -(-panel_a // 64) * 64
+    sums = tiles * tile.rows * tile.columns * item_bytes(total)
+    # Where B's rows are long, panels are packed in groups, so as to read each row for a while.
+    long_rows = not place_b and b_k.stride is not None and abs(b_k.stride) >= LONG_ROW
+    group = min(columns, (GROUP if long_rows else 1) * tile.columns) if not place_b else columns
+    panels = (0 if place_a else rows // tile.rows, 0 if place_b else group // tile.columns)
+    panel_a = panels[0] * panel_bytes(total, tile.rows, BLOCK)
+    panel_b = panels[1] * panel_bytes(total, tile.columns, BLOCK)
+    numbers = (m, n, k, rows, columns, down, across, int(straight), group, panel_a, panel_b)
     return Launch(
         _source(shape, epilogue.emit if epilogue else None),
         b * down * across,
         (p.A.buffer, p.B.buffer, *(view.buffer for view in p.views)),
-        (*numbers, panel_a, *(number for index in indices for number in index.ints)),
+        (*numbers, *(number for index in indices for number in index.ints)),
         tuple(index.table for index in indices),
         scratch=panel_a + panel_b + sums,
     )
