@@ -6,8 +6,7 @@ accesses allow, every access with a stride for each of them, and a key of the st
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any  # keys are nested tuples
 
@@ -16,7 +15,6 @@ from rushlight import views
 from rushlight.dtype import dtype
 from rushlight.ir.node import Node
 from rushlight.ir.prims import PRIMS
-from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 from rushlight.schedule.fuse import LONG_ROW, Root, Unit
 from rushlight.schedule.reading import Expression, Reader
 from rushlight.views import Shape, View
@@ -129,6 +127,8 @@ class GroupKernel:
         while count < total:
             count *= dims[rows]
             rows += 1
+        if rows == len(dims):  # rows of one element
+            dims = (*dims, 1)
         return dims, rows
 
     def _is_loaded(self, node: Node) -> bool:
@@ -343,46 +343,3 @@ def _merge(
         groups.append([])
         sizes.append(1)
     return tuple(sizes), groups
-
-
-def launches(
-    kernel: GroupKernel,
-    buffer_of: Callable[[Node], BufferRef],
-    number_of: Callable[[Node], BufferRef],
-    check_of: Callable[[Node], int],
-    errors: BufferRef,
-    partial: Callable[[int], BufferRef],
-) -> list[Launch]:
-    """The launches of a unit: one, or two for long rows (pieces, then their combination)."""
-    from rushlight.loops import rows  # the writer imports this module
-
-    nest = kernel.nest
-    if any(s == 0 for s in nest.sizes) and nest.mode in ("map",):
-        return []
-    key = kernel.key()
-    source = _SOURCES.get(key)
-    if source is None:
-        digest = hashlib.sha256(repr(key).encode()).hexdigest()[:20]
-        source = rows.write(kernel, f"{nest.mode}_{digest}")
-        _SOURCES[key] = source
-    pointers = []
-    for access in nest.accesses:
-        if access.node is not None:
-            base = buffer_of(access.node)
-            pointers.append(BufferRef(base.buffer, base.offset + access.offset * access.kind.itemsize))
-    pointers += [number_of(n) for n in kernel.numbers]
-    ints: list[int] = list(nest.sizes)
-    for access in nest.accesses:
-        ints += access.strides
-        if access.node is None:
-            ints.append(access.offset)
-    for gather in kernel.gathers:
-        for stride, size in gather.node.attrs[1]:
-            ints += [stride, size]
-        ints.append(check_of(gather.node))
-    if kernel.gathers:
-        pointers.append(errors)
-    return rows.shape_launches(kernel, source, pointers, ints, partial)
-
-
-_SOURCES: dict[Any, KernelSource] = {}

@@ -14,7 +14,8 @@ reduction depends on its length alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import Any  # attributes
@@ -26,12 +27,54 @@ from rushlight.loops.group import CHUNK, Access, GroupKernel, Step
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 from rushlight.loops.text import IOTA, Text
 from rushlight.schedule.fuse import LONG_ROW
+from rushlight.ir.node import Node
 from rushlight.schedule.reading import Expression
 
 COLUMN_VECTORS = 4
 
 
-def shape_launches(
+def launches(
+    kernel: GroupKernel,
+    buffer_of: Callable[[Node], BufferRef],
+    number_of: Callable[[Node], BufferRef],
+    check_of: Callable[[Node], int],
+    errors: BufferRef,
+    partial: Callable[[int], BufferRef],
+) -> list[Launch]:
+    """The launches of a unit: one, or two for long rows (pieces, then their combination)."""
+    nest = kernel.nest
+    if any(s == 0 for s in nest.sizes) and nest.mode in ("map",):
+        return []
+    key = kernel.key()
+    source = _SOURCES.get(key)
+    if source is None:
+        digest = hashlib.sha256(repr(key).encode()).hexdigest()[:20]
+        source = write(kernel, f"{nest.mode}_{digest}")
+        _SOURCES[key] = source
+    pointers = []
+    for access in nest.accesses:
+        if access.node is not None:
+            base = buffer_of(access.node)
+            pointers.append(BufferRef(base.buffer, base.offset + access.offset * access.kind.itemsize))
+    pointers += [number_of(n) for n in kernel.numbers]
+    ints: list[int] = list(nest.sizes)
+    for access in nest.accesses:
+        ints += access.strides
+        if access.node is None:
+            ints.append(access.offset)
+    for gather in kernel.gathers:
+        for stride, size in gather.node.attrs[1]:
+            ints += [stride, size]
+        ints.append(check_of(gather.node))
+    if kernel.gathers:
+        pointers.append(errors)
+    return _shape_launches(kernel, source, pointers, ints, partial)
+
+
+_SOURCES: dict[Any, KernelSource] = {}
+
+
+def _shape_launches(
     kernel: GroupKernel, source: KernelSource, pointers: list[BufferRef], ints: list[int], partial: Any
 ) -> list[Launch]:
     """Cut the loops into chunks, and append the numbers that say how."""
