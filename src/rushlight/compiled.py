@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any  # arrays
 
 import numpy as np
@@ -18,15 +19,17 @@ from rushlight.ir.builder import Builder
 from rushlight.ir.node import Node, view_of
 from rushlight.loops import functions, interpret
 from rushlight.loops.contract import Operand, plan_contraction
+from rushlight.loops.epilogue import EpilogueKernel, split_dims
 from rushlight.loops.group import GroupKernel
 from rushlight.loops.kernel import BufferRef, Launch
 from rushlight.loops.rows import launches
 from rushlight.runtime import buffers
 from rushlight.runtime.pool import get_num_threads
 from rushlight.runtime.program import HostCall, Item, Program
+from rushlight.schedule.attach import attach_epilogues
 from rushlight.schedule.fuse import Fusion, Root, Unit
-from rushlight.schedule.memory import padded, plan_memory
-from rushlight.schedule.reading import Reader
+from rushlight.schedule.memory import nbytes_of, padded, plan_memory
+from rushlight.schedule.reading import Reader, refine
 
 ERRORS, NUMBERS, ARENA, FIRST = 0, 1, 2, 3
 kernels = Kernels(functions.resolve)
@@ -41,6 +44,35 @@ class CheckFailed(Exception):
         self.unit = unit
 
 
+Span = tuple[int, int, int]  # buffer, first byte, one past the last
+
+
+@dataclass(slots=True)
+class _Beside:
+    """What the launches of one parallel region read and write."""
+
+    reads: dict[int, list[Span]] = field(default_factory=dict)
+    writes: dict[int, list[Span]] = field(default_factory=dict)
+    count: int = 0
+
+    def disturbs(self, reads: Sequence[Span], writes: Sequence[Span]) -> bool:
+        return (
+            any(_meets(self.writes, s) for s in reads)
+            or any(_meets(self.writes, s) for s in writes)
+            or any(_meets(self.reads, s) for s in writes)
+        )
+
+    def add(self, reads: Sequence[Span], writes: Sequence[Span]) -> None:
+        self.count += 1
+        for spans, known in ((reads, self.reads), (writes, self.writes)):
+            for span in spans:
+                known.setdefault(span[0], []).append(span)
+
+
+def _meets(known: dict[int, list[Span]], span: Span) -> bool:
+    return any(a < span[2] and span[1] < b for _, a, b in known.get(span[0], ()))
+
+
 class CompiledGraph:
     """Kernels, memory and order for a graph with given results.
 
@@ -52,7 +84,7 @@ class CompiledGraph:
         self.k = k
         self.results = list(results)
         fusion = Fusion(self.results)
-        self.units = fusion.run()
+        self.units = attach_epilogues(fusion.run(), set(self.results))
         self.stored = fusion.stored
         self.homes: list[Node] = []  # the node whose memory holds each result
         self._give_homes(written)
@@ -81,6 +113,7 @@ class CompiledGraph:
         self.items: list[Item] = []
         self.launch_count = 0
         self.has_writes = bool(written)
+        self.beside = _Beside()
         for at, unit in enumerate(self.units):
             self._add_unit(at, unit)
         sources = [i.source for i in self.items if isinstance(i, Launch)]
@@ -108,7 +141,7 @@ class CompiledGraph:
 
     def _can_overwrite(self, node: Node, leaf: int) -> bool:
         makers = [u for u in self.units if node in u.writes]
-        if len(makers) != 1 or makers[0].single is not None:
+        if len(makers) != 1 or makers[0].single is not None or makers[0].epilogue_of is not None:
             return False
         maker = makers[0]
         for unit in self.units:
@@ -146,8 +179,10 @@ class CompiledGraph:
     # -- launches --------------------------------------------------------------------------------
 
     def _add_unit(self, at: int, unit: Unit) -> None:
-        before = len(self.checks)
-        if unit.single is None:
+        before, first = len(self.checks), len(self.items)
+        if unit.epilogue_of is not None:
+            self._add_contraction(unit.epilogue_of, unit)
+        elif unit.single is None:
             self._add_group(unit)
         elif unit.single.op == "contract":
             self._add_contraction(unit.single)
@@ -155,6 +190,28 @@ class CompiledGraph:
             self._add_host(unit.single, at)
         if len(self.checks) > before and self.has_writes:
             self._stop_if_failed(at, range(before, len(self.checks)))
+        self._mark_independent(unit, first)
+
+    def _mark_independent(self, unit: Unit, first: int) -> None:
+        """Let a unit run beside those just before it if neither disturbs the other."""
+        made = self.items[first:]
+        reads = [self._span(n) for n in unit.reads if n in self.place]
+        writes = [self._span(n) for n in unit.writes if n in self.place]
+        is_alone = len(made) != 1 or not isinstance(made[0], Launch)
+        if is_alone or self.beside.disturbs(reads, writes):
+            self.beside = _Beside()
+        elif self.beside.count:
+            assert isinstance(made[0], Launch)
+            self.items[first] = replace(made[0], independent=True)
+        if is_alone:
+            return
+        self.beside.add(reads, writes)
+
+    def _span(self, node: Node) -> tuple[int, int, int]:
+        place = self.place[node]
+        if place.buffer != ARENA:
+            return (place.buffer, 0, 1)
+        return (ARENA, place.offset, place.offset + nbytes_of(node))
 
     def _stop_if_failed(self, at: int, checks: range) -> None:
         def stop(_: Sequence[int]) -> None:
@@ -186,19 +243,31 @@ class CompiledGraph:
         self.arena += padded(nbytes)
         return BufferRef(ARENA, offset)
 
-    def _add_contraction(self, node: Node) -> None:
+    def _add_contraction(self, node: Node, group: Unit | None = None) -> None:
+        """A contraction, with the group of stores that is its epilogue if there is one."""
         batch, rows, columns, _ = node.attrs
         a, b = (view_of(arg) for arg in node.args)
-        nb, nm, nn = batch, batch + rows, batch + columns
-        out = views.contiguous_strides(node.shape)
-        first = self._operand(node.args[0][0], a, nb, nm, swap=False)
-        second = self._operand(node.args[1][0], b, nb, nn, swap=True)
-        name = node.dtype.name
-        result = Operand(self.place[node], name, out[:nb], out[nb:nm], out[nm:])
+        shape = node.shape
+        dims = shape if group is None else refine(shape, group.dims)
+        assert dims is not None
+        split = split_dims(dims, shape, batch, rows)
+        assert split is not None
+        nb, nm = split.batch, split.batch + split.rows
+        x = _split_view(a, (*dims[:nb], *dims[nb:nm], *a.shape[batch + rows :]))
+        y = _split_view(b, (*dims[:nb], *dims[nm:], *b.shape[batch + columns :]))
+        epilogue = None
+        if group is None:
+            out = views.contiguous_strides(dims)
+            result = Operand(self.place[node], node.dtype.name, out[:nb], out[nb:nm], out[nm:])
+        else:
+            tail = EpilogueKernel(group, node, split, self.stored)
+            result, epilogue = tail.build(self._place_of, self._number_of)
+        first = self._operand(node.args[0][0], x, nb, nm, swap=False)
+        second = self._operand(node.args[1][0], y, nb, nb + len(dims) - nm, swap=True)
         self.items.extend(
             plan_contraction(
-                a.shape[:nb], a.shape[nb:nm], b.shape[nb:nn], a.shape[nm:], first, second, result,
-                target=kernels.target.kind, workers=get_num_threads(),
+                dims[:nb], dims[nb:nm], dims[nm:], x.shape[nm:], first, second, result,
+                epilogue=epilogue, target=kernels.target.kind, workers=get_num_threads(),
             )
         )  # fmt: skip
 
@@ -262,6 +331,12 @@ class CompiledGraph:
             failed = int(np.flatnonzero(self.errors)[0])
             node = self.checks[failed]
             raise CheckFailed(node, 0)
+
+
+def _split_view(view: views.View, dims: views.Shape) -> views.View:
+    found = views.try_reshape(view, dims)
+    assert found is not None, (view, dims)
+    return found
 
 
 def _array(table: Sequence[int], place: BufferRef, node: Node) -> Any:

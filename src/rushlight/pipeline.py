@@ -88,6 +88,7 @@ def _request(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
         if old is not None and old.buffer is storage.buffer:
             kept[leaf] = old
     fresh = [v for v in alive if v.buffer is None and v.position not in placed]
+    fresh.sort(key=lambda v: v.position)
     positions = tuple(v.position for v in fresh)
     request = Request(positions, tuple(written), tuple(kept))
     return request, Targets(fresh, homes, list(kept.values()))

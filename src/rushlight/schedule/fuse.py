@@ -85,7 +85,10 @@ class Fusion:
         self.stored.update(self.outputs)
         for node in self.order:
             self._store_raw_operands(node)
-        self.verdicts: list[str] = []
+        self.users: dict[Node, set[Node]] = defaultdict(set)
+        for node in self.order:
+            for operand, _ in node.args:
+                self.users[operand].add(node)
         self.units: list[Unit] = []
 
     def _store_raw_operands(self, node: Node) -> None:
@@ -308,6 +311,8 @@ class Fusion:
             seen.add(step)
             if step in self.stored and step is not node or step.op == "leaf":
                 total += step.numel * 4 >= node.numel
+                if step.op == "contract" and self.users[step] <= seen and step not in self.outputs:
+                    total += 1  # kept instead of the sums, it becomes their epilogue
                 continue
             if is_costly(step) and step.numel * 4 >= node.numel:
                 total += 2
