@@ -66,11 +66,14 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         _check_batch(is_batch, input_.dim(), target_.dim())
         input = input_ if is_batch else input_.unsqueeze(0)
         target = target_ if is_batch else target_.unsqueeze(0)
-        self._check_range(target)
+        chosen = target.tolist()
+        self._check_range(chosen)
         head = F.log_softmax(self.head(input), dim=1)
         is_short = target < self.shortlist_size
         output = head.gather(1, rl.where(is_short, target, 0).unsqueeze(1)).squeeze(1)
-        for i in range(self.n_clusters):
+        for i, (low, high) in enumerate(zip(self.cutoffs, self.cutoffs[1:], strict=False)):
+            if not any(low <= c < high for c in chosen):
+                continue  # as in PyTorch, a cluster without targets gets no gradient
             output = self._of_cluster(i, input, target, head, output)
         loss = (-output).mean()
         return _ASMoutput(output if is_batch else output.squeeze(0), loss)
@@ -86,8 +89,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         found = head[:, self.shortlist_size + i] + local.gather(1, place).squeeze(1)
         return rl.where(inside, found, output)
 
-    def _check_range(self, target: Tensor) -> None:
-        low, high = target.min().item(), target.max().item()
+    def _check_range(self, chosen: list[int]) -> None:
+        low, high = min(chosen), max(chosen)
         if low < 0 or high >= self.n_classes:
             raise RuntimeError(
                 f"Target values should be in [0, {self.n_classes - 1}], but values in range "

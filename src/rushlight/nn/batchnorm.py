@@ -274,21 +274,6 @@ class _LazyNorm(LazyModule):
         self.reset_parameters()
 
 
-class _LazyInstanceNorm(_LazyNorm):
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
-
-
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """A BatchNorm1d that learns its size from its first input."""
 
@@ -307,19 +292,19 @@ class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     cls_to_become = BatchNorm3d
 
 
-class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
     """An InstanceNorm1d that learns its size from its first input."""
 
     cls_to_become = InstanceNorm1d
 
 
-class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
     """An InstanceNorm2d that learns its size from its first input."""
 
     cls_to_become = InstanceNorm2d
 
 
-class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
     """An InstanceNorm3d that learns its size from its first input."""
 
     cls_to_become = InstanceNorm3d

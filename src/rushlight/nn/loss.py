@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rushlight.nn import functional as F
+from rushlight.nn.distance import PairwiseDistance
 from rushlight.nn.module import Module
 from rushlight.tensor import Tensor
 
@@ -456,7 +457,7 @@ class TripletMarginWithDistanceLoss(_Loss):
                 f"{margin} instead"
             )
         self.distance_function = (
-            F.pairwise_distance if distance_function is None else distance_function
+            PairwiseDistance() if distance_function is None else distance_function
         )
         self.margin = margin
         self.swap = swap
