@@ -40,7 +40,19 @@ class Shape:
         return f"contract_{parts}_{ends}_{mark}"
 
 
-NUMBERS = ("m", "n", "k", "rows", "columns", "down", "across", "straight", "group", "panel_a", "panel_b")
+NUMBERS = (
+    "m",
+    "n",
+    "k",
+    "rows",
+    "columns",
+    "down",
+    "across",
+    "straight",
+    "group",
+    "panel_a",
+    "panel_b",
+)
 """The kernel's own integers, in order; the strides and steps of the indices follow."""
 
 
@@ -90,7 +102,9 @@ def emit_contraction(shape: Shape, block: int, emit: Emit | None) -> KernelSourc
         if reading:
             of_lanes, of_depth = slots.index(lanes), slots.index(depth)
             function = f"{name}.pack_{side}"
-            parts.append(emit_pack(function, shape.dtype, reading, width, block, of_lanes, of_depth))
+            parts.append(
+                emit_pack(function, shape.dtype, reading, width, block, of_lanes, of_depth)
+            )
     needs = frozenset().union(*(needs for _, needs in parts))
     return KernelSource(name, "".join(text for text, _ in parts), needs)
 
@@ -145,7 +159,9 @@ def _emit_chunk_head(text: Text, shape: Shape, slots: _Slots) -> None:
     text.line("%m0 = mul i64 %mi, %rows")
     text.line("%n0 = mul i64 %ni, %columns")
     for side, size, block, limit in (("m", "m", "rows", "m1"), ("n", "n", "columns", "n1")):
-        text.line(f"%{limit} = add i64 0, {text.smallest(text.let(f'add i64 %{side}0, %{block}'), f'%{size}')}")
+        text.line(
+            f"%{limit} = add i64 0, {text.smallest(text.let(f'add i64 %{side}0, %{block}'), f'%{size}')}"
+        )
     kind = stored_type(shape.dtype)
     for letter, index in (("A", A_BATCH), ("B", B_BATCH)):
         offset = slots.index(index).load(text).offset(text, "%batch")
@@ -250,9 +266,13 @@ def _emit_place(text: Text, shape: Shape, side: str) -> None:
         return
     end = text.let(f"sub i64 %{count}, {tile}")
     text.line(f"%{at}.at = add i64 0, {text.smallest(f'%{at}', end)}")
-    down = text.let(f"getelementptr i8, ptr %{letter}.b, i64 {text.let(f'mul i64 %k0, %{side}.k')}")
+    down = text.let(
+        f"getelementptr i8, ptr %{letter}.b, i64 {text.let(f'mul i64 %k0, %{side}.k')}"
+    )
     step = "%a.row" if side == "a" else str(item_bytes(shape.dtype))
-    text.line(f"%{side}.from = getelementptr i8, ptr {down}, i64 {text.let(f'mul i64 %{at}.at, {step}')}")
+    text.line(
+        f"%{side}.from = getelementptr i8, ptr {down}, i64 {text.let(f'mul i64 %{at}.at, {step}')}"
+    )
 
 
 def _emit_run(text: Text, shape: Shape) -> None:
@@ -275,7 +295,9 @@ def _emit_run(text: Text, shape: Shape) -> None:
     text.line(f"br i1 {skip}, label %i.next.head, label %finish")
     text.label("finish")
     rows, columns = text.let("sub i64 %i, %i.at"), text.let("sub i64 %j, %j.at")
-    down = text.let(f"getelementptr i8, ptr %sums.i, i64 {text.let(f'mul i64 {rows}, {width}')}")
+    down = text.let(
+        f"getelementptr i8, ptr %sums.i, i64 {text.let(f'mul i64 {rows}, {width}')}"
+    )
     sums = text.let(f"getelementptr {kind}, ptr {down}, i64 {columns}")
     text.line(
         f"call void @{shape.name}.finish(ptr %args, i64 %batch, i64 %i, i64 %rows.i, "
