@@ -233,10 +233,10 @@ def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: 
     registers = -(-LANES * item // {"avx512": 64, "avx2": 32}.get(target, 16))  # of one vector
 
     def cost(tile: Tile) -> float:
-        """Cycles for one k: issue or latency of the multiply-adds (and measured, a little more), and packing."""
+        """Cycles for one k, measured: issue of the multiply-adds, their overhead, and packing."""
         down, across = -(-m // tile.rows), -(-n // tile.columns)
         vectors = tile.vectors * registers
-        step = max(tile.rows * vectors / 2, (tile.rows + vectors) / 2, 4) + 0.7
+        step = max(tile.rows * vectors / 2, 4) + (2.5 if read_a else 1) + (1.5 if vectors == 1 else 0)
         pack_a = 0 if read_a and m >= tile.rows else 0.5 * down * tile.rows
         pack_b = 0 if read_b and n >= tile.columns else 4 * across * vectors
         return down * across * step + pack_a + pack_b * (2 if tile.columns * item > 128 else 1)
