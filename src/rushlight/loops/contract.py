@@ -151,7 +151,7 @@ class _Index:
 
     size: int
     stride: int | None
-    run: int  # how many neighbours lie side by side: 16, 8 or 4, else 0
+    row: int  # how many neighbours lie side by side, from every multiple of as many
     table: np.ndarray = field(compare=False)
 
     @staticmethod
@@ -159,11 +159,20 @@ class _Index:
         sizes, strides = _merge(sizes, strides)
         if len(sizes) <= 1:
             size, stride = (sizes[0], strides[0]) if sizes else (1, 1)
-            return _Index(size, stride, LANES if stride == 1 else 0, _ZEROS)
-        run = 0
-        if strides[-1] == 1:
-            run = next((length for length in (16, 8, 4) if sizes[-1] % length == 0), 0)
-        return _Index(prod(sizes), None, run, _table(sizes, strides))
+            return _Index(size, stride, size if stride == 1 else 0, _ZEROS)
+        row = sizes[-1] if strides[-1] == 1 else 0
+        return _Index(prod(sizes), None, row, _table(sizes, strides))
+
+    @property
+    def run(self) -> int:
+        """The longest pieces, of 16, 8 or 4, that lie side by side; else 0."""
+        if self.stride is not None:
+            return LANES if self.stride == 1 else 0
+        return next((length for length in (16, 8, 4) if self.row and self.row % length == 0), 0)
+
+    def has_rows_of(self, length: int) -> bool:
+        """Whether positions from every multiple of `length` up to the next lie side by side."""
+        return self.stride == 1 or (self.row > 0 and self.row % length == 0)
 
     @property
     def ints(self) -> tuple[int, int]:
@@ -287,7 +296,8 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
     ends = [(_Index.of(p.m, view.rows), _Index.of(p.n, view.columns)) for view in p.views]
     plain = epilogue is None and p.views[0].dtype == total
     # Later blocks of k are added to sums in scratch memory: a wide output's rows lie in too many pages.
-    straight = plain and k <= BLOCK and ends[0][0].stride is not None and ends[0][1].stride == 1
+    straight = plain and k <= BLOCK and ends[0][0].stride is not None
+    straight = straight and ends[0][1].has_rows_of(tile.columns)
     rows, columns = _choose_blocks((b, m, n, k), tile, item_bytes(total), workers)
     shape = Shape(
         p.A.dtype, tile,

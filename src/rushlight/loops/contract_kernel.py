@@ -120,7 +120,7 @@ def _entry(shape: Shape, block: int, slots: _Slots) -> str:
     more = text.let("icmp slt i64 %chunk, %end")
     text.line(f"br i1 {more}, label %chunk.head, label %done")
     _emit_chunk_head(text, shape, slots)
-    _emit_depth_loop(text, shape, block)
+    _emit_depth_loop(text, shape, block, slots)
     text.label("done")
     text.line("ret void")
     head = f"define void @{shape.name}(ptr %args, i64 %begin, i64 %end, ptr %scratch) nounwind {{\nentry:\n"
@@ -172,7 +172,7 @@ def _emit_chunk_head(text: Text, shape: Shape, slots: _Slots) -> None:
     text.line("br label %k.head")
 
 
-def _emit_depth_loop(text: Text, shape: Shape, block: int) -> None:
+def _emit_depth_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
     """Blocks of k (one, of no length, if k is zero), and the loops over panels and tiles inside."""
     text.label("k.head")
     text.line("%k0 = phi i64 [0, %chunk.head], [%k1, %group.end]")
@@ -187,14 +187,14 @@ def _emit_depth_loop(text: Text, shape: Shape, block: int) -> None:
             "i64 %last.row, i64 %k0, i64 %kc, ptr %panels.a)"
         )
     text.line("br label %group.head")
-    _emit_group_loop(text, shape, block)
+    _emit_group_loop(text, shape, block, slots)
     text.label("group.end")
     text.line("br i1 %is.last, label %k.end, label %k.head")
     text.label("k.end")
     text.line("br label %chunk.test")
 
 
-def _emit_group_loop(text: Text, shape: Shape, block: int) -> None:
+def _emit_group_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
     """Groups of column panels, packed together so that long rows of B are read at once."""
     text.label("group.head")
     text.line("%g = phi i64 [%n0, %k.head], [%g1, %j.end]")
@@ -206,13 +206,13 @@ def _emit_group_loop(text: Text, shape: Shape, block: int) -> None:
             "i64 %last.column, i64 %k0, i64 %kc, ptr %panels.b)"
         )
     text.line("br label %j.head")
-    _emit_column_loop(text, shape, block)
+    _emit_column_loop(text, shape, block, slots)
     text.label("j.end")
     more = text.let("icmp slt i64 %g1, %n1")
     text.line(f"br i1 {more}, label %group.head, label %group.end")
 
 
-def _emit_column_loop(text: Text, shape: Shape, block: int) -> None:
+def _emit_column_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
     columns = shape.tile.columns
     text.label("j.head")
     text.line("%j = phi i64 [%g, %group.head], [%j.next, %i.end]")
@@ -224,6 +224,7 @@ def _emit_column_loop(text: Text, shape: Shape, block: int) -> None:
     text.line("%full.j = icmp sle i64 %j.next, %n1")
     text.line(f"%columns.j = sub i64 {text.smallest('%j.next', '%n1')}, %j")
     _emit_place(text, shape, "b")
+    text.line(f"%c.column = add i64 0, {slots.end(0, *shape.ends[0]).column.load(text).offset(text, '%j')}")
     text.line("br label %i.head")
     _emit_row_loop(text, shape, block)
     text.label("i.end")
@@ -283,7 +284,7 @@ def _emit_run(text: Text, shape: Shape) -> None:
     whole = text.let("and i1 %full.i, %full.j")
     straight = text.let(f"and i1 {whole}, %is.straight")
     down = text.let(f"getelementptr i8, ptr %C.b, i64 {text.let('mul i64 %i, %c.row')}")
-    here = text.let(f"getelementptr {kind}, ptr {down}, i64 %j")
+    here = text.let(f"getelementptr {kind}, ptr {down}, i64 %c.column")
     to = text.let(f"select i1 {straight}, ptr {here}, ptr %sums.i")
     step = text.let(f"select i1 {straight}, i64 %c.row, i64 {width}")
     text.line(
