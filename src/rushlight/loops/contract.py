@@ -22,7 +22,14 @@ from rushlight.loops.text import LANES, accumulator_dtype, item_bytes
 from rushlight.loops.contract_tile import Emit, EpilogueBuilder, Tile
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 
-__all__ = ["BLOCK", "Epilogue", "EpilogueBuilder", "EpilogueOperand", "Operand", "plan_contraction"]
+__all__ = [
+    "BLOCK",
+    "Epilogue",
+    "EpilogueBuilder",
+    "EpilogueOperand",
+    "Operand",
+    "plan_contraction",
+]
 
 BLOCK = 256
 """How many products are added before their sum is added to the total: part of the meaning of every contraction."""
@@ -120,7 +127,9 @@ def _fold_batch(p: _Problem) -> _Problem:
         return replace(view, batch=kept(view.batch), rows=moved(view.batch, view.rows))
 
     B = replace(p.B, batch=kept(p.B.batch))
-    return _Problem(kept(p.b), moved(p.b, p.m), p.n, p.k, fold(p.A), B, [fold(v) for v in p.views])
+    return _Problem(
+        kept(p.b), moved(p.b, p.m), p.n, p.k, fold(p.A), B, [fold(v) for v in p.views]
+    )
 
 
 def _choose_lanes(p: _Problem) -> _Problem:
@@ -142,7 +151,7 @@ class _Index:
 
     size: int
     stride: int | None
-    run: int  # how many neighbours lie side by side: 16, 8 or 4, else 0
+    row: int  # how many neighbours lie side by side, from every multiple of as many
     table: np.ndarray = field(compare=False)
 
     @staticmethod
@@ -150,11 +159,20 @@ class _Index:
         sizes, strides = _merge(sizes, strides)
         if len(sizes) <= 1:
             size, stride = (sizes[0], strides[0]) if sizes else (1, 1)
-            return _Index(size, stride, LANES if stride == 1 else 0, _ZEROS)
-        run = 0
-        if strides[-1] == 1:
-            run = next((length for length in (16, 8, 4) if sizes[-1] % length == 0), 0)
-        return _Index(prod(sizes), None, run, _table(sizes, strides))
+            return _Index(size, stride, size if stride == 1 else 0, _ZEROS)
+        row = sizes[-1] if strides[-1] == 1 else 0
+        return _Index(prod(sizes), None, row, _table(sizes, strides))
+
+    @property
+    def run(self) -> int:
+        """The longest pieces, of 16, 8 or 4, that lie side by side; else 0."""
+        if self.stride is not None:
+            return LANES if self.stride == 1 else 0
+        return next((length for length in (16, 8, 4) if self.row and self.row % length == 0), 0)
+
+    def has_rows_of(self, length: int) -> bool:
+        """Whether positions from every multiple of `length` up to the next lie side by side."""
+        return self.stride == 1 or (self.row > 0 and self.row % length == 0)
 
     @property
     def ints(self) -> tuple[int, int]:
@@ -192,12 +210,21 @@ def _table(sizes: Dims, strides: Dims) -> np.ndarray:
 
 
 LONG_ROW = 256
-GROUP = 8
+GROUP = 16
+"""Where rows of B are at least `LONG_ROW` elements apart, up to `GROUP` panels are packed together."""
 
 # ---- tiles, blocks, chunks ----
 
 _TILES = {
-    ("avx512", 4): (Tile(13, 2), Tile(8, 2), Tile(4, 4), Tile(1, 8), Tile(1, 2), Tile(13, 1), Tile(8, 1)),
+    ("avx512", 4): (
+        Tile(13, 2),
+        Tile(8, 2),
+        Tile(4, 4),
+        Tile(1, 8),
+        Tile(1, 2),
+        Tile(13, 1),
+        Tile(8, 1),
+    ),
     ("avx512", 8): (Tile(13, 1), Tile(8, 1), Tile(4, 2), Tile(1, 4), Tile(1, 1)),
     ("avx2", 4): (Tile(6, 1), Tile(4, 1), Tile(1, 4), Tile(1, 1)),
     ("avx2", 8): (Tile(3, 1), Tile(1, 2), Tile(1, 1)),
@@ -215,10 +242,10 @@ def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: 
     registers = -(-LANES * item // {"avx512": 64, "avx2": 32}.get(target, 16))  # of one vector
 
     def cost(tile: Tile) -> float:
-        """Cycles for one k: issue or latency of the multiply-adds (and measured, a little more), and packing."""
+        """Cycles for one k, measured: issue of the multiply-adds, their overhead, and packing."""
         down, across = -(-m // tile.rows), -(-n // tile.columns)
         vectors = tile.vectors * registers
-        step = max(tile.rows * vectors / 2, (tile.rows + vectors) / 2, 4) + 0.7
+        step = max(tile.rows * vectors / 2, 4) + (2.5 if read_a else 1) + (1.5 if vectors == 1 else 0)
         pack_a = 0 if read_a and m >= tile.rows else 0.5 * down * tile.rows
         pack_b = 0 if read_b and n >= tile.columns else 4 * across * vectors
         return down * across * step + pack_a + pack_b * (2 if tile.columns * item > 128 else 1)
@@ -234,12 +261,12 @@ def _cut(size: int, unit: int, most: int, pieces: int) -> int:
 
 
 def _choose_blocks(
-    sizes: tuple[int, int, int, int], tile: Tile, item: int, straight: bool, workers: int
+    sizes: tuple[int, int, int, int], tile: Tile, item: int, workers: int
 ) -> tuple[int, int]:
     """Rows and columns of one chunk: A's block, and sums that wait for later k, stay in the second-level cache."""
     b, m, n, k = sizes
     most_rows = 2080 // item
-    most_columns = (4096 if straight or k <= BLOCK else 2048) // item
+    most_columns = (4096 if k <= BLOCK else 2048) // item
     work = b * m * n * max(k, 1)
     wanted = 1 if workers == 1 else max(1, min(4 * workers, work >> 18))
     wanted = -(-wanted // b)
@@ -261,20 +288,31 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
     b_k, b_columns = _Index.of(p.k, p.B.rows), _Index.of(p.n, p.B.columns)
     same, deep = p.A.dtype == total, a_k.stride is not None
     place_a = same and deep and a_rows.stride is not None and n <= 128
-    place_b = same and b_columns.stride == 1 and b_k.stride is not None and (m <= 32 or n <= 128)
+    place_b = (
+        same and b_columns.stride == 1 and b_k.stride is not None and (m <= 32 or n <= 128)
+    )
     tile = _choose_tile(target, total, m, n, place_a, place_b)
     place_a, place_b = place_a and m >= tile.rows, place_b and n >= tile.columns
     ends = [(_Index.of(p.m, view.rows), _Index.of(p.n, view.columns)) for view in p.views]
     plain = epilogue is None and p.views[0].dtype == total
-    straight = plain and ends[0][0].stride is not None and ends[0][1].stride == 1
-    rows, columns = _choose_blocks((b, m, n, k), tile, item_bytes(total), straight, workers)
+    # Later blocks of k are added to sums in scratch memory: a wide output's rows lie in too many pages.
+    straight = plain and k <= BLOCK and ends[0][0].stride is not None
+    straight = straight and ends[0][1].has_rows_of(tile.columns)
+    rows, columns = _choose_blocks((b, m, n, k), tile, item_bytes(total), workers)
     shape = Shape(
         p.A.dtype, tile,
         None if place_a else _reading(a_rows, a_k), None if place_b else _reading(b_columns, b_k),
         tuple((view.dtype, _columns(column)) for view, (_, column) in zip(p.views, ends, strict=True)),
         (epilogue.returns if epilogue else None) or total, epilogue.key if epilogue else "",
     )  # fmt: skip
-    indices = [_Index.of(p.b, p.A.batch), a_rows, a_k, _Index.of(p.b, p.B.batch), b_k, b_columns]
+    indices = [
+        _Index.of(p.b, p.A.batch),
+        a_rows,
+        a_k,
+        _Index.of(p.b, p.B.batch),
+        b_k,
+        b_columns,
+    ]
     for view, (row, column) in zip(p.views, ends, strict=True):
         indices += [_Index.of(p.b, view.batch), row, column]
     down, across = -(-m // rows), -(-n // columns)
@@ -311,4 +349,3 @@ def _source(shape: Shape, emit: Emit | None) -> KernelSource:
     if source is None:
         source = _sources[shape] = emit_contraction(shape, BLOCK, emit)
     return source
-

@@ -40,7 +40,19 @@ class Shape:
         return f"contract_{parts}_{ends}_{mark}"
 
 
-NUMBERS = ("m", "n", "k", "rows", "columns", "down", "across", "straight", "group", "panel_a", "panel_b")
+NUMBERS = (
+    "m",
+    "n",
+    "k",
+    "rows",
+    "columns",
+    "down",
+    "across",
+    "straight",
+    "group",
+    "panel_a",
+    "panel_b",
+)
 """The kernel's own integers, in order; the strides and steps of the indices follow."""
 
 
@@ -90,7 +102,9 @@ def emit_contraction(shape: Shape, block: int, emit: Emit | None) -> KernelSourc
         if reading:
             of_lanes, of_depth = slots.index(lanes), slots.index(depth)
             function = f"{name}.pack_{side}"
-            parts.append(emit_pack(function, shape.dtype, reading, width, block, of_lanes, of_depth))
+            parts.append(
+                emit_pack(function, shape.dtype, reading, width, block, of_lanes, of_depth)
+            )
     needs = frozenset().union(*(needs for _, needs in parts))
     return KernelSource(name, "".join(text for text, _ in parts), needs)
 
@@ -106,7 +120,7 @@ def _entry(shape: Shape, block: int, slots: _Slots) -> str:
     more = text.let("icmp slt i64 %chunk, %end")
     text.line(f"br i1 {more}, label %chunk.head, label %done")
     _emit_chunk_head(text, shape, slots)
-    _emit_depth_loop(text, shape, block)
+    _emit_depth_loop(text, shape, block, slots)
     text.label("done")
     text.line("ret void")
     head = f"define void @{shape.name}(ptr %args, i64 %begin, i64 %end, ptr %scratch) nounwind {{\nentry:\n"
@@ -145,7 +159,9 @@ def _emit_chunk_head(text: Text, shape: Shape, slots: _Slots) -> None:
     text.line("%m0 = mul i64 %mi, %rows")
     text.line("%n0 = mul i64 %ni, %columns")
     for side, size, block, limit in (("m", "m", "rows", "m1"), ("n", "n", "columns", "n1")):
-        text.line(f"%{limit} = add i64 0, {text.smallest(text.let(f'add i64 %{side}0, %{block}'), f'%{size}')}")
+        text.line(
+            f"%{limit} = add i64 0, {text.smallest(text.let(f'add i64 %{side}0, %{block}'), f'%{size}')}"
+        )
     kind = stored_type(shape.dtype)
     for letter, index in (("A", A_BATCH), ("B", B_BATCH)):
         offset = slots.index(index).load(text).offset(text, "%batch")
@@ -156,7 +172,7 @@ def _emit_chunk_head(text: Text, shape: Shape, slots: _Slots) -> None:
     text.line("br label %k.head")
 
 
-def _emit_depth_loop(text: Text, shape: Shape, block: int) -> None:
+def _emit_depth_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
     """Blocks of k (one, of no length, if k is zero), and the loops over panels and tiles inside."""
     text.label("k.head")
     text.line("%k0 = phi i64 [0, %chunk.head], [%k1, %group.end]")
@@ -171,14 +187,14 @@ def _emit_depth_loop(text: Text, shape: Shape, block: int) -> None:
             "i64 %last.row, i64 %k0, i64 %kc, ptr %panels.a)"
         )
     text.line("br label %group.head")
-    _emit_group_loop(text, shape, block)
+    _emit_group_loop(text, shape, block, slots)
     text.label("group.end")
     text.line("br i1 %is.last, label %k.end, label %k.head")
     text.label("k.end")
     text.line("br label %chunk.test")
 
 
-def _emit_group_loop(text: Text, shape: Shape, block: int) -> None:
+def _emit_group_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
     """Groups of column panels, packed together so that long rows of B are read at once."""
     text.label("group.head")
     text.line("%g = phi i64 [%n0, %k.head], [%g1, %j.end]")
@@ -190,13 +206,13 @@ def _emit_group_loop(text: Text, shape: Shape, block: int) -> None:
             "i64 %last.column, i64 %k0, i64 %kc, ptr %panels.b)"
         )
     text.line("br label %j.head")
-    _emit_column_loop(text, shape, block)
+    _emit_column_loop(text, shape, block, slots)
     text.label("j.end")
     more = text.let("icmp slt i64 %g1, %n1")
     text.line(f"br i1 {more}, label %group.head, label %group.end")
 
 
-def _emit_column_loop(text: Text, shape: Shape, block: int) -> None:
+def _emit_column_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
     columns = shape.tile.columns
     text.label("j.head")
     text.line("%j = phi i64 [%g, %group.head], [%j.next, %i.end]")
@@ -208,6 +224,7 @@ def _emit_column_loop(text: Text, shape: Shape, block: int) -> None:
     text.line("%full.j = icmp sle i64 %j.next, %n1")
     text.line(f"%columns.j = sub i64 {text.smallest('%j.next', '%n1')}, %j")
     _emit_place(text, shape, "b")
+    text.line(f"%c.column = add i64 0, {slots.end(0, *shape.ends[0]).column.load(text).offset(text, '%j')}")
     text.line("br label %i.head")
     _emit_row_loop(text, shape, block)
     text.label("i.end")
@@ -250,9 +267,13 @@ def _emit_place(text: Text, shape: Shape, side: str) -> None:
         return
     end = text.let(f"sub i64 %{count}, {tile}")
     text.line(f"%{at}.at = add i64 0, {text.smallest(f'%{at}', end)}")
-    down = text.let(f"getelementptr i8, ptr %{letter}.b, i64 {text.let(f'mul i64 %k0, %{side}.k')}")
+    down = text.let(
+        f"getelementptr i8, ptr %{letter}.b, i64 {text.let(f'mul i64 %k0, %{side}.k')}"
+    )
     step = "%a.row" if side == "a" else str(item_bytes(shape.dtype))
-    text.line(f"%{side}.from = getelementptr i8, ptr {down}, i64 {text.let(f'mul i64 %{at}.at, {step}')}")
+    text.line(
+        f"%{side}.from = getelementptr i8, ptr {down}, i64 {text.let(f'mul i64 %{at}.at, {step}')}"
+    )
 
 
 def _emit_run(text: Text, shape: Shape) -> None:
@@ -263,7 +284,7 @@ def _emit_run(text: Text, shape: Shape) -> None:
     whole = text.let("and i1 %full.i, %full.j")
     straight = text.let(f"and i1 {whole}, %is.straight")
     down = text.let(f"getelementptr i8, ptr %C.b, i64 {text.let('mul i64 %i, %c.row')}")
-    here = text.let(f"getelementptr {kind}, ptr {down}, i64 %j")
+    here = text.let(f"getelementptr {kind}, ptr {down}, i64 %c.column")
     to = text.let(f"select i1 {straight}, ptr {here}, ptr %sums.i")
     step = text.let(f"select i1 {straight}, i64 %c.row, i64 {width}")
     text.line(
@@ -275,7 +296,9 @@ def _emit_run(text: Text, shape: Shape) -> None:
     text.line(f"br i1 {skip}, label %i.next.head, label %finish")
     text.label("finish")
     rows, columns = text.let("sub i64 %i, %i.at"), text.let("sub i64 %j, %j.at")
-    down = text.let(f"getelementptr i8, ptr %sums.i, i64 {text.let(f'mul i64 {rows}, {width}')}")
+    down = text.let(
+        f"getelementptr i8, ptr %sums.i, i64 {text.let(f'mul i64 {rows}, {width}')}"
+    )
     sums = text.let(f"getelementptr {kind}, ptr {down}, i64 {columns}")
     text.line(
         f"call void @{shape.name}.finish(ptr %args, i64 %batch, i64 %i, i64 %rows.i, "

@@ -40,7 +40,6 @@ class Reading:
     def key(self) -> str:
         return self.kind if self.kind == "any" else f"{self.kind}{self.run}"
 
-
     @property
     def masked(self) -> bool:
         """Whether the edge of the lanes is read under a mask: else each lane is read from its own address."""
@@ -69,7 +68,13 @@ def panel_bytes(dtype: str, width: int, block: int) -> int:
 
 
 def emit_pack(
-    name: str, dtype: str, reading: Reading, width: int, block: int, lanes: IndexSlots, depth: IndexSlots
+    name: str,
+    dtype: str,
+    reading: Reading,
+    width: int,
+    block: int,
+    lanes: IndexSlots,
+    depth: IndexSlots,
 ) -> tuple[str, set[str]]:
     """Text of `void @name(args, base, first lane, end of lanes, last lane of all, first k, count of k, panels)`.
 
@@ -88,12 +93,16 @@ def emit_pack(
     text.line(f"%ks.next = add i64 %ks, {LANES if reading.kind == 'lanes' else block}")
     text.line("%k0 = add i64 %k0.all, %ks")
     text.line(f"%kc = sub i64 {text.smallest('%ks.next', '%kc.all')}, %ks")
-    text.line(f"%panel.step = getelementptr {kind}, ptr %panels, i64 {text.let(f'mul i64 %ks, {width}')}")
+    text.line(
+        f"%panel.step = getelementptr {kind}, ptr %panels, i64 {text.let(f'mul i64 %ks, {width}')}"
+    )
     text.line("br label %panel.head")
     text.label("panel.head")
     text.line("%first = phi i64 [%begin, %step], [%first.next, %panel.end]")
     text.line("%panel = phi ptr [%panel.step, %step], [%panel.next, %panel.end]")
-    text.line(f"%panel.next = getelementptr i8, ptr %panel, i64 {panel_bytes(dtype, width, block)}")
+    text.line(
+        f"%panel.next = getelementptr i8, ptr %panel, i64 {panel_bytes(dtype, width, block)}"
+    )
     text.line(f"%first.next = add i64 %first, {width}")
     if reading.kind == "lanes" and width > LANES:
         _emit_whole(panel)
@@ -177,7 +186,9 @@ def _emit_whole(panel: _Panel) -> None:
     groups = []
     for lane in range(0, panel.width, LANES):
         pieces = range(lane, lane + LANES, panel.reading.run)
-        groups.append([panel.lanes.offset(text, text.let(f"add i64 %first, {piece}")) for piece in pieces])
+        groups.append(
+            [panel.lanes.offset(text, text.let(f"add i64 %first, {piece}")) for piece in pieces]
+        )
     with _each_k(panel, "whole", "panel.end") as row:
         for number, starts in enumerate(groups):
             value = _load_pieces(panel, [text.place(kind, row, start) for start in starts])
@@ -215,7 +226,8 @@ def _load_pieces(panel: _Panel, places: list[str]) -> str:
         both = zip(parts[::2], parts[1::2], strict=True)
         v = f"<{run} x {kind}>"
         parts = [
-            text.let(f"shufflevector {v} {a}, {v} {b}, <{2 * run} x i32> <{order}>") for a, b in both
+            text.let(f"shufflevector {v} {a}, {v} {b}, <{2 * run} x i32> <{order}>")
+            for a, b in both
         ]
         run *= 2
     return widen(text, panel.dtype, parts[0])
@@ -230,7 +242,9 @@ def _emit_transposed(panel: _Panel) -> None:
     The last lanes come first: four that reach past a narrow panel spill into the next k, which is written later.
     """
     text, kind = panel.text, stored_type(panel.dtype)
-    text.line(f"%lanes = add i64 0, {text.smallest(text.let(f'sub i64 {panel.width}, %g'), str(LANES))}")
+    text.line(
+        f"%lanes = add i64 0, {text.smallest(text.let(f'sub i64 {panel.width}, %g'), str(LANES))}"
+    )
     text.line(f"%quads = and i64 {text.let('add i64 %lanes, 3')}, -4")
     text.line("br label %row")
     text.label("row")
@@ -268,7 +282,9 @@ def _emit_rest(panel: _Panel) -> None:
     """The last k of a block, fewer than 16, element by element."""
     text, kind, total = panel.text, stored_type(panel.dtype), stored_type(panel.total)
     text.label("rest")
-    text.line("%rk = phi i64 [%squares, %row.end], [%squares, %square.end], [%rk.next, %lane.end]")
+    text.line(
+        "%rk = phi i64 [%squares, %row.end], [%squares, %square.end], [%rk.next, %lane.end]"
+    )
     _emit_branch(text, "icmp slt i64 %rk, %kc", "rest.k", "group.end")
     text.label("rest.k")
     text.line("%rk.next = add i64 %rk, 1")
@@ -279,9 +295,13 @@ def _emit_rest(panel: _Panel) -> None:
     text.label("lane.one")
     text.line("%l = phi i64 [0, %rest.k], [%l.next, %lane.one]")
     row = text.let(f"load i64, ptr {text.place('i64', '%rows', '%l')}, align 8")
-    value = text.let(f"load {kind}, ptr {text.place(kind, base, row)}, align {item_bytes(panel.dtype)}")
+    value = text.let(
+        f"load {kind}, ptr {text.place(kind, base, row)}, align {item_bytes(panel.dtype)}"
+    )
     value = widen_one(text, panel.dtype, value)
-    text.line(f"store {total} {value}, ptr {text.place(total, to, '%l')}, align {item_bytes(panel.total)}")
+    text.line(
+        f"store {total} {value}, ptr {text.place(total, to, '%l')}, align {item_bytes(panel.total)}"
+    )
     text.line("%l.next = add i64 %l, 1")
     _emit_branch(text, "icmp slt i64 %l.next, %lanes", "lane.one", "lane.end")
     text.label("lane.end")
@@ -297,7 +317,9 @@ def _emit_quad(panel: _Panel, steps: list[str]) -> None:
         row = text.let(f"load i64, ptr {text.place('i64', row_place, str(lane))}, align 8")
         rows.append(_load_pieces(panel, [text.place(kind, step, row) for step in steps]))
     a, b, c, d = rows
-    ab, cd = ([_mix(panel, *pair, order) for order in (_LOW, _HIGH)] for pair in ((a, b), (c, d)))
+    ab, cd = (
+        [_mix(panel, *pair, order) for order in (_LOW, _HIGH)] for pair in ((a, b), (c, d))
+    )
     mixed = [
         _mix(panel, x, y, order)
         for x, y in zip(ab, cd, strict=True)
