@@ -25,6 +25,7 @@ from rushlight.loops.attention_tiles import (
     emit_write_natural,
     register_tiles,
 )
+from rushlight.loops.attention_weights import emit_weight
 from rushlight.loops.attention_writer import (
     LANES,
     NEGATIVE_INFINITY,
@@ -76,7 +77,7 @@ def backward_kernel(dtype: str, target: str, causal: bool, mask: str | None) -> 
     if mask:
         parts.append(emit_add_mask(f"{name}_mask", arithmetic, mask))
     parts.append(_Entry(name, arithmetic, dtype, causal, mask).text())
-    return KernelSource(name, "\n".join(parts), frozenset({arithmetic.fma, arithmetic.exp}))
+    return KernelSource(name, "\n".join(parts), frozenset({arithmetic.fma}))
 
 
 class _Entry:
@@ -272,7 +273,7 @@ def _emit_slopes(name: str, arithmetic: Arithmetic) -> str:
         offset = w.mul(key.index, QUERY_TILE)
         scores, slopes = w.at("%scores", offset), w.at("%slopes", offset)
         for place, level, delta in zip(places, levels, deltas, strict=True):
-            weight = w.mathematics(arithmetic.exp, w.binary("fsub", w.load(w.at(scores, place)), level))
+            weight = emit_weight(w, w.binary("fsub", w.load(w.at(scores, place)), level))
             w.store(weight, w.at(scores, place))
             slope = w.binary("fsub", w.load(w.at(slopes, place)), delta)
             w.store(w.binary("fmul", weight, slope), w.at(slopes, place))

@@ -16,6 +16,7 @@ from rushlight.loops.attention_tiles import (
     emit_write_laned,
     register_tiles,
 )
+from rushlight.loops.attention_weights import emit_weight
 from rushlight.loops.attention_writer import (
     LANES,
     NEGATIVE_INFINITY,
@@ -70,7 +71,7 @@ def forward_kernel(dtype: str, target: str, vectors: int, causal: bool, mask: st
     if mask:
         parts.append(emit_add_mask(f"{name}_mask", arithmetic, mask))
     parts.append(_emit_entry(name, arithmetic, vectors, causal, mask, dtype))
-    needs = frozenset({arithmetic.fma, arithmetic.exp, arithmetic.log})
+    needs = frozenset({arithmetic.fma, arithmetic.log})
     return KernelSource(name, "\n".join(parts), needs)
 
 
@@ -216,7 +217,7 @@ def _emit_softmax_step(name: str, arithmetic: Arithmetic, vectors: int) -> str:
     for place, old, peak in zip(places, before, key.values, strict=True):
         empty = w.let(f"fcmp oeq {vector} {peak}, splat ({arithmetic.scalar} {NEGATIVE_INFINITY})")
         base = w.let(f"select <{LANES} x i1> {empty}, {vector} zeroinitializer, {vector} {peak}")
-        fade = w.mathematics(arithmetic.exp, w.binary("fsub", old, base))
+        fade = emit_weight(w, w.binary("fsub", old, base))
         w.store(peak, w.at("%peak", place))
         w.store(fade, w.at("%fade", place))
         bases.append(base)
@@ -224,7 +225,7 @@ def _emit_softmax_step(name: str, arithmetic: Arithmetic, vectors: int) -> str:
     with w.loop("%keys", carried=[(vector, "zeroinitializer")] * vectors) as key:
         line = w.at("%scores", w.mul(key.index, lanes))
         for place, base, total in zip(places, bases, key.values, strict=True):
-            weight = w.mathematics(arithmetic.exp, w.binary("fsub", w.load(w.at(line, place)), base))
+            weight = emit_weight(w, w.binary("fsub", w.load(w.at(line, place)), base))
             w.store(weight, w.at(line, place))
             key.next.append(w.binary("fadd", total, weight))
     for place, fade, total in zip(places, fades, key.values, strict=True):

@@ -245,14 +245,17 @@ def emit_write_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
 def emit_causal(name: str, arithmetic: Arithmetic) -> str:
     """Set the scores of keys that come after their query to -inf, in a laned tile of `keys` rows."""
     w = Writer(arithmetic)
-    index, vector = f"<{LANES} x i64>", arithmetic.vector
-    steps = "<" + ", ".join(f"i64 {lane}" for lane in range(LANES)) + ">"
+    word = "i64" if arithmetic.size == 8 else "i32"
+    index, vector = f"<{LANES} x {word}>", arithmetic.vector
+    steps = "<" + ", ".join(f"{word} {lane}" for lane in range(LANES)) + ">"
     with w.loop("%lanes", step=LANES) as lane:
-        start = w.splat(w.add("%query", lane.index), "i64")
-        queries = w.let(f"add {index} {start}, {steps}")
-        with w.loop("%keys") as key:
+        # The query of lane 0, counted in keys from the first of this tile; only later keys can be too late.
+        query = w.add(w.sub("%query", "%key"), lane.index)
+        with w.loop("%keys", start=w.most(w.add(query, 1), 0)) as key:
             place = w.at(w.at("%tile", w.mul(key.index, "%lanes")), lane.index)
-            late = w.let(f"icmp sgt {index} {w.splat(w.add('%key', key.index), 'i64')}, {queries}")
+            after = w.sub(key.index, query)
+            after = after if word == "i64" else w.let(f"trunc i64 {after} to i32")
+            late = w.let(f"icmp sgt {index} {w.splat(after, word)}, {steps}")
             blocked = arithmetic.splat(NEGATIVE_INFINITY)
             kept = w.let(f"select <{LANES} x i1> {late}, {blocked}, {vector} {w.load(place)}")
             w.store(kept, place)

@@ -5,6 +5,7 @@ All vectors have `LANES` logical lanes whatever the dtype and the machine; LLVM 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,10 +33,6 @@ class Arithmetic:
     @property
     def fma(self) -> str:
         return f"llvm.fma.v{LANES}{self.suffix}"
-
-    @property
-    def exp(self) -> str:
-        return f"rl_exp_{self.suffix}"
 
     @property
     def log(self) -> str:
@@ -82,7 +79,11 @@ class Writer:
         self.lines.append(f"  {instruction}")
 
     def function(self, header: str) -> str:
-        """The finished text: `header` (all before the brace) around the collected lines."""
+        """The finished text: `header` (all before the brace) around the collected lines.
+
+        Internal functions do work worth a call; left out of line, a kernel compiles in half the time.
+        """
+        header += " noinline" if "internal" in header else ""
         return "\n".join([header + " {", "entry:", *self.lines, "  ret void", "}", ""])
 
     # Control flow.
@@ -156,6 +157,9 @@ class Writer:
     def least(self, a: str, b: str | int) -> str:
         return self.let(f"select i1 {self.test('slt', a, b)}, i64 {a}, i64 {b}")
 
+    def most(self, a: str, b: str | int) -> str:
+        return self.let(f"select i1 {self.test('sgt', a, b)}, i64 {a}, i64 {b}")
+
     def round_up(self, a: str, multiple: int) -> str:
         """`a` rounded up to a power of two `multiple`."""
         return self.let(f"and i64 {self.add(a, multiple - 1)}, {-multiple}")
@@ -226,6 +230,11 @@ class Writer:
         vector = f"<{LANES} x {kind}>"
         first = self.let(f"insertelement {vector} poison, {kind} {value}, i64 0")
         return self.let(f"shufflevector {vector} {first}, {vector} poison, <{LANES} x i32> zeroinitializer")
+
+    def number(self, value: float) -> str:
+        """A constant in every lane, as an operand."""
+        bits = struct.unpack("<Q", struct.pack("<d", value))[0]
+        return f"splat ({self.arithmetic.scalar} 0x{bits:016X})"
 
     def binary(self, instruction: str, a: str, b: str) -> str:
         return self.let(f"{instruction} {self.arithmetic.vector} {a}, {b}")
