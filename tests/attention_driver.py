@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from functools import lru_cache
+from functools import cache
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -37,11 +37,19 @@ def _hex(value: float) -> str:
 def _exp_text(bits: int) -> str:
     """A plain exponential for tests: reduce by multiples of log 2, a Taylor series, scale by a power of two twice."""
     kind, whole = ("float", "i32") if bits == 32 else ("double", "i64")
-    mantissa, bias, low, high, degree = (23, 127, -110.0, 90.0, 8) if bits == 32 else (52, 1023, -760.0, 710.0, 14)
+    mantissa, bias, low, high, degree = (
+        (23, 127, -110.0, 90.0, 8) if bits == 32 else (52, 1023, -760.0, 710.0, 14)
+    )
     number = np.float32 if bits == 32 else np.float64
     v, w = f"<16 x {kind}>", f"<16 x {whole}>"
-    coarse = math.ldexp(round(math.ldexp(math.log(2), 14 if bits == 32 else 32)), -14 if bits == 32 else -32)
-    fine = math.log(2) - coarse if bits == 32 else 1.9082149292705877e-10 + (0.6931471803691238 - coarse)
+    coarse = math.ldexp(
+        round(math.ldexp(math.log(2), 14 if bits == 32 else 32)), -14 if bits == 32 else -32
+    )
+    fine = (
+        math.log(2) - coarse
+        if bits == 32
+        else 1.9082149292705877e-10 + (0.6931471803691238 - coarse)
+    )
     lines = []
 
     def c(x: float) -> str:
@@ -97,17 +105,23 @@ def _module_text(launch: Launch) -> str:
 _TEXTS: dict[str, str] = {}
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(name: str, target: str):
     cpu, features = CPU[target]
-    machine = llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=3, jit=True)
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=cpu, features=features, opt=3, jit=True
+    )
     module = llvm.parse_assembly(_TEXTS[name])
     module.verify()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    builder = llvm.create_pass_builder(
+        machine, llvm.create_pipeline_tuning_options(speed_level=2)
+    )
     builder.getModulePassManager().run(module, builder)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    function = ctypes.CFUNCTYPE(
+        None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+    )
     return function(engine.get_function_address(name)), engine, machine.emit_assembly(module)
 
 
@@ -133,7 +147,12 @@ def prepare(launch: Launch, arrays: list[np.ndarray], target: str):
     return lambda begin, end: entry(block.ctypes.data, begin, end, scratch.ctypes.data)
 
 
-def run(launches: list[Launch], arrays: list[np.ndarray], target: str = TARGET, cut: int | None = None) -> None:
+def run(
+    launches: list[Launch],
+    arrays: list[np.ndarray],
+    target: str = TARGET,
+    cut: int | None = None,
+) -> None:
     """Run launches; `cut` splits the chunks into ranges of that length, done last range first."""
     for launch in launches:
         call = prepare(launch, arrays, target)
@@ -145,7 +164,9 @@ def run(launches: list[Launch], arrays: list[np.ndarray], target: str = TARGET, 
 class Problem:
     """Arrays of one attention problem, in numbered buffers, and its plans."""
 
-    def __init__(self, q, k, v, dtype: str, *, mask=None, causal=False, scale=None, target=TARGET) -> None:
+    def __init__(
+        self, q, k, v, dtype: str, *, mask=None, causal=False, scale=None, target=TARGET
+    ) -> None:
         (b, h, t, d), (_, hk, s, dv) = q.shape, v.shape
         self.shape = AttentionShape(b, h, hk, t, s, d, dv)
         self.dtype, self.target = dtype, target
@@ -154,18 +175,25 @@ class Problem:
         self.out = np.full((b, t, h, dv), 77).astype(q.dtype).transpose(0, 2, 1, 3)
         self.lse = np.full((b, h, t), np.nan, np.float64 if dtype == "float64" else np.float32)
         self.dq, self.dk, self.dv = (np.zeros_like(x) for x in (q, k, v))
-        common = dict(shape=self.shape, dtype=dtype, causal=causal, scale=self.scale, target=target)
+        common = {
+            "shape": self.shape, "dtype": dtype, "causal": causal, "scale": self.scale, "target": target
+        }
         if mask is not None:
             kind = "bool" if mask.dtype == bool else dtype
             common["mask"] = Mask(self._strided(np.broadcast_to(mask, (b, h, t, s))), kind)
-        common |= {name: self._strided(x) for name, x in (("q", q), ("k", k), ("v", v), ("out", self.out))}
+        common |= {
+            name: self._strided(x)
+            for name, x in (("q", q), ("k", k), ("v", v), ("out", self.out))
+        }
         common["lse"] = self._strided(self.lse[..., None]).place
         self.common = common
         self.forward_plan = plan_attention_forward(**common)
 
     def _strided(self, array: np.ndarray) -> Strided:
         self.arrays.append(array)
-        return Strided(BufferRef(len(self.arrays) - 1), tuple(n // array.itemsize for n in array.strides))
+        return Strided(
+            BufferRef(len(self.arrays) - 1), tuple(n // array.itemsize for n in array.strides)
+        )
 
     def forward(self, cut: int | None = None):
         run(self.forward_plan, self.arrays, self.target, cut)
@@ -177,4 +205,6 @@ class Problem:
 
     def backward_plan(self, dout: np.ndarray) -> list[Launch]:
         places = {"dout": dout, "dq": self.dq, "dk": self.dk, "dv": self.dv}
-        return plan_attention_backward(**self.common, **{n: self._strided(x) for n, x in places.items()})
+        return plan_attention_backward(
+            **self.common, **{n: self._strided(x) for n, x in places.items()}
+        )

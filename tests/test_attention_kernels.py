@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from attention_driver import Problem, host_has_avx512
 
 TOLERANCE = {"float32": 4e-6, "float64": 1e-14, "float16": 4e-3, "bfloat16": 3e-2}
@@ -74,7 +75,9 @@ def problem_arrays(b, h, hk, t, s, d, dv, dtype="float32"):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("t, s", [(1, 1), (1, 65), (7, 7), (65, 64), (64, 130), (130, 65), (257, 257)])
+@pytest.mark.parametrize(
+    "t, s", [(1, 1), (1, 65), (7, 7), (65, 64), (64, 130), (130, 65), (257, 257)]
+)
 @pytest.mark.parametrize("d, dv", [(8, 8), (20, 64), (64, 20), (80, 32)])
 def test_sizes(t, s, d, dv, causal):
     check(*problem_arrays(2, 2, 2, t, s, d, dv), causal=causal)
@@ -91,12 +94,18 @@ def test_query_heads_share_key_heads(heads, key_heads):
     check(*problem_arrays(2, heads, key_heads, 33, 70, 24, 16), causal=True)
 
 
-@pytest.mark.parametrize("shape", [(40, 70), (1, 70), (40, 1), (2, 1, 40, 70), (2, 1, 1, 70), (1, 3, 40, 70)])
+@pytest.mark.parametrize(
+    "shape", [(40, 70), (1, 70), (40, 1), (2, 1, 40, 70), (2, 1, 1, 70), (1, 3, 40, 70)]
+)
 @pytest.mark.parametrize("kind", ["bool", "float"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_masks_of_every_broadcast(shape, kind, causal):
     rng = np.random.default_rng(5)
-    mask = rng.random(shape) < 0.6 if kind == "bool" else rng.standard_normal(shape).astype(np.float32)
+    mask = (
+        rng.random(shape) < 0.6
+        if kind == "bool"
+        else rng.standard_normal(shape).astype(np.float32)
+    )
     check(*problem_arrays(2, 3, 3, 40, 70, 16, 16), mask=mask, causal=causal)
 
 
@@ -105,7 +114,9 @@ def test_half_precision_masks():
     q, k, v, dout = problem_arrays(1, 2, 2, 40, 70, 16, 16, "bfloat16")
     problem = Problem(q, k, v, "bfloat16", mask=mask)
     out, _ = problem.forward()
-    want = reference(*(wide(x, "bfloat16") for x in (q, k, v, dout)), mask=wide(mask, "bfloat16"))[0]
+    want = reference(
+        *(wide(x, "bfloat16") for x in (q, k, v, dout)), mask=wide(mask, "bfloat16")
+    )[0]
     assert np.abs(wide(out, "bfloat16") - want).max() < 2e-2
 
 
@@ -161,7 +172,9 @@ def test_empty(t, s):
 
 def test_one_kernel_serves_every_size_of_a_structure():
     plans = [
-        Problem(*problem_arrays(b, 4, hk, t, s, d, dv)[:3], "float32", causal=True).forward_plan[0].source
+        Problem(*problem_arrays(b, 4, hk, t, s, d, dv)[:3], "float32", causal=True)
+        .forward_plan[0]
+        .source
         for b, hk, t, s, d, dv in [(1, 4, 64, 64, 32, 32), (3, 2, 128, 70, 80, 16)]
     ]
     assert plans[0] == plans[1]
@@ -202,7 +215,9 @@ def test_the_same_bits_alone_and_in_a_batch():
     alone = Problem(q[1:2, 2:], k[1:2, 1:], v[1:2, 1:], "float32", causal=True)
     for a, b in zip(together.forward(), alone.forward(), strict=True):
         assert np.array_equal(a[1:2, 2:], b)
-    for a, b, part in zip(together.backward(dout), alone.backward(dout[1:2, 2:]), (2, 1, 1), strict=True):
+    for a, b, part in zip(
+        together.backward(dout), alone.backward(dout[1:2, 2:]), (2, 1, 1), strict=True
+    ):
         assert np.array_equal(a[1:2, part:], b)
 
 
@@ -220,7 +235,9 @@ def test_a_causal_row_has_the_bits_of_its_keys_alone():
     among, _ = Problem(q, k, v, "float32", causal=True).forward()
     for row in (0, 63, 64, 100, 149):
         keys = slice(0, row + 1)
-        alone, _ = Problem(q[:, :, row : row + 1], k[:, :, keys], v[:, :, keys], "float32").forward()
+        alone, _ = Problem(
+            q[:, :, row : row + 1], k[:, :, keys], v[:, :, keys], "float32"
+        ).forward()
         assert np.array_equal(among[:, :, row : row + 1], alone)
 
 

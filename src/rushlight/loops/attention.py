@@ -94,7 +94,8 @@ def plan_attention_forward(
             _launch(
                 source=source,
                 chunks=shape.batch * shape.heads * tiles,
-                places={name: operand.place for name, operand in operands.items()} | {"lse": lse},
+                places={name: operand.place for name, operand in operands.items()}
+                | {"lse": lse},
                 pointers=forward_pointers(mask.dtype if mask else None),
                 values=values,
                 ints=FORWARD_INTS,
@@ -146,11 +147,15 @@ def _query_tiles(queries: int) -> list[tuple[int, int, int]]:
     if covered:
         plan.append((0, covered // widest, FORWARD_VECTORS[0]))
     if queries > covered:
-        plan.append((covered, 1, min(n for n in FORWARD_VECTORS if n * LANES >= queries - covered)))
+        plan.append(
+            (covered, 1, min(n for n in FORWARD_VECTORS if n * LANES >= queries - covered))
+        )
     return plan
 
 
-def _common(shape: AttentionShape, scale: float, operands: Mapping[str, Strided]) -> dict[str, int]:
+def _common(
+    shape: AttentionShape, scale: float, operands: Mapping[str, Strided]
+) -> dict[str, int]:
     """The integer arguments that both kernels have."""
     values = {
         "heads": shape.heads,

@@ -35,7 +35,16 @@ def strides_of(*operands: str) -> tuple[str, ...]:
     return tuple(f"{operand}_{axis}" for operand in operands for axis in AXES)
 
 
-FORWARD_TILES = ("queries_laned", "keys_tile", "values_tile", "scores", "sums", "peak", "total", "fade")
+FORWARD_TILES = (
+    "queries_laned",
+    "keys_tile",
+    "values_tile",
+    "scores",
+    "sums",
+    "peak",
+    "total",
+    "fade",
+)
 FORWARD_INTS = (
     *("heads", "group", "queries", "keys", "width", "value_width", "wide", "value_wide"),
     *("first", "tiles", "scale"),
@@ -49,14 +58,16 @@ def forward_pointers(mask: str | None) -> tuple[str, ...]:
     return ("q", "k", "v", *(("mask",) if mask else ()), "out", "lse")
 
 
-def forward_kernel(dtype: str, target: str, vectors: int, causal: bool, mask: str | None) -> KernelSource:
+def forward_kernel(
+    dtype: str, target: str, vectors: int, causal: bool, mask: str | None
+) -> KernelSource:
     """The kernel for tiles of `vectors` * 16 queries; `mask` is the dtype of the mask, if there is one."""
     arithmetic = arithmetic_of(dtype)
     order = "causal" if causal else "full"
     name = f"attention_forward_{dtype}_{target}_q{vectors}_{order}_{mask or 'unmasked'}"
     tiles = register_tiles(arithmetic, target)
     across = max(count for count in tiles if count <= vectors)
-    shape = {across: tiles[across]}
+    shape = {across: tiles[across], 1: tiles[1]}
     parts = [
         emit_product(f"{name}_scores", arithmetic, shape, "set"),
         emit_product(f"{name}_sums", arithmetic, shape, "rescale"),
@@ -75,7 +86,9 @@ def forward_kernel(dtype: str, target: str, vectors: int, causal: bool, mask: st
     return KernelSource(name, "\n".join(parts), needs)
 
 
-def emit_arguments(w: Writer, pointers: tuple[str, ...], ints: tuple[str, ...]) -> dict[str, str]:
+def emit_arguments(
+    w: Writer, pointers: tuple[str, ...], ints: tuple[str, ...]
+) -> dict[str, str]:
     """Load the argument block: a value for every name."""
     kinds = ["ptr"] * len(pointers) + ["i64"] * len(ints)
     values = {}
@@ -93,7 +106,9 @@ def emit_scale(w: Writer, bits: str) -> str:
     return w.let(f"fptrunc double {scale} to {w.arithmetic.scalar}")
 
 
-def emit_head(w: Writer, v: dict[str, str], operand: str, batch: str, head: str, dtype: str) -> str:
+def emit_head(
+    w: Writer, v: dict[str, str], operand: str, batch: str, head: str, dtype: str
+) -> str:
     """The address of one head of an operand."""
     offset = w.dot((batch, v[f"{operand}_b"]), (head, v[f"{operand}_h"]))
     return w.at(v[operand], offset, STORAGE[dtype])
@@ -114,7 +129,9 @@ def _emit_entry(
         key_head = w.div(head, v["group"])
         query = w.add(v["first"], w.mul(place, lanes))
         rows = w.least(w.sub(v["queries"], query), lanes)
-        q = w.at(emit_head(w, v, "q", batch, head, dtype), w.mul(query, v["q_t"]), STORAGE[dtype])
+        q = w.at(
+            emit_head(w, v, "q", batch, head, dtype), w.mul(query, v["q_t"]), STORAGE[dtype]
+        )
         k, values = (emit_head(w, v, part, batch, key_head, dtype) for part in "kv")
         w.do(
             f"call void @{name}_queries(ptr {q}, i64 {v['q_t']}, i64 {v['q_d']}, i64 {rows}, i64 {v['width']},"
@@ -126,32 +143,36 @@ def _emit_entry(
             key = step.index
             count = w.least(w.sub(last, key), KEY_TILE)
             padded = w.round_up(count, 8)
-            for source, part, axis in ((k, "keys", "k"), (values, "values", "v")):
-                width, wide = ("width", "wide") if part == "keys" else ("value_width", "value_wide")
-                place = w.at(source, w.mul(key, v[f"{axis}_t"]), STORAGE[dtype])
-                w.do(
-                    f"call void @{name}_rows(ptr {place}, i64 {v[f'{axis}_t']}, i64 {v[f'{axis}_d']}, i64 {count},"
-                    f" i64 {v[width]}, ptr {tile[f'{part}_tile']}, i64 {v[wide]}, i64 {padded}, {number} 1.0)"
-                )
-            w.do(
-                f"call void @{name}_scores(ptr {tile['keys_tile']}, i64 {v['wide']}, i64 1,"
-                f" ptr {tile['queries_laned']}, i64 {lanes}, ptr {tile['scores']}, i64 {lanes}, ptr null,"
-                f" i64 {padded}, i64 {vectors}, i64 {v['width']})"
-            )
+            keys = _emit_rows(w, v, name, dtype, "k", k, key, count, tile["keys_tile"])
+            _emit_scores(w, v, name, keys, tile, query, key, padded, vectors, causal)
             if mask:
-                emit_mask_call(w, v, name, mask, batch, head, query, key, rows, count, tile["scores"], lanes)
+                emit_mask_call(
+                    w,
+                    v,
+                    name,
+                    mask,
+                    batch,
+                    head,
+                    query,
+                    key,
+                    rows,
+                    count,
+                    tile["scores"],
+                    lanes,
+                )
             if causal:
                 emit_causal_call(w, name, query, key, count, tile["scores"], lanes)
             w.do(
                 f"call void @{name}_softmax(ptr {tile['scores']}, i64 {count}, ptr {tile['peak']},"
                 f" ptr {tile['total']}, ptr {tile['fade']})"
             )
-            w.do(
-                f"call void @{name}_sums(ptr {tile['values_tile']}, i64 1, i64 {v['value_wide']},"
-                f" ptr {tile['scores']}, i64 {lanes}, ptr {tile['sums']}, i64 {lanes}, ptr {tile['fade']},"
-                f" i64 {w.round_up(v['value_width'], 8)}, i64 {vectors}, i64 {count})"
+            rows_of_values = _emit_rows(
+                w, v, name, dtype, "v", values, key, count, tile["values_tile"]
             )
-        out = w.at(emit_head(w, v, "out", batch, head, dtype), w.mul(query, v["out_t"]), STORAGE[dtype])
+            _emit_sums(w, v, name, rows_of_values, tile, query, key, count, vectors, causal)
+        out = w.at(
+            emit_head(w, v, "out", batch, head, dtype), w.mul(query, v["out_t"]), STORAGE[dtype]
+        )
         lse = w.at(v["lse"], w.add(w.mul(row, v["queries"]), query))
         w.do(
             f"call void @{name}_finish(ptr {tile['peak']}, ptr {tile['total']}, ptr {tile['fade']}, ptr {lse},"
@@ -164,9 +185,113 @@ def _emit_entry(
     return w.function(f"define void @{name}(ptr %args, i64 %begin, i64 %end, ptr %scratch)")
 
 
+def _emit_rows(
+    w: Writer,
+    v: dict[str, str],
+    name: str,
+    dtype: str,
+    operand: str,
+    head: str,
+    key: str,
+    count: str,
+    tile: str,
+) -> tuple[str, str]:
+    """A tile of keys or values as (address, row stride): where it lies if a product can read it there, else copied.
+
+    A product reads whole groups of 8 rows: of keys, and of a value's features.
+    """
+    width, wide = ("width", "wide") if operand == "k" else ("value_width", "value_wide")
+    stride, source = (
+        v[f"{operand}_t"],
+        w.at(head, w.mul(key, v[f"{operand}_t"]), STORAGE[dtype]),
+    )
+    unit = w.test("eq", v[f"{operand}_d"], 1)
+    whole = w.test("eq", w.rem(count if operand == "k" else v[width], 8), 0)
+    there = w.both(unit, whole) if STORAGE[dtype] == w.arithmetic.scalar else "false"
+    with w.when(w.negate(there)):
+        w.do(
+            f"call void @{name}_rows(ptr {source}, i64 {stride}, i64 {v[f'{operand}_d']}, i64 {count},"
+            f" i64 {v[width]}, ptr {tile}, i64 {v[wide]}, i64 {w.round_up(count, 8)}, {w.arithmetic.scalar} 1.0)"
+        )
+    return (
+        w.let(f"select i1 {there}, ptr {source}, ptr {tile}"),
+        w.let(f"select i1 {there}, i64 {stride}, i64 {v[wide]}"),
+    )
+
+
+def _emit_scores(
+    w: Writer,
+    v: dict[str, str],
+    name: str,
+    keys: tuple[str, str],
+    tile: dict[str, str],
+    query: str,
+    key: str,
+    padded: str,
+    vectors: int,
+    causal: bool,
+) -> None:
+    """Scores of a tile; on the diagonal, each 16 keys only with the vectors of queries that may see them."""
+    lanes = vectors * LANES
+    whole = w.test("ne", query, key) if causal else "true"
+    with w.when(w.negate(whole)), w.loop(padded, step=LANES) as block:
+        w.do(
+            f"call void @{name}_scores(ptr {w.at(keys[0], w.mul(block.index, keys[1]))}, i64 {keys[1]}, i64 1,"
+            f" ptr {w.at(tile['queries_laned'], block.index)}, i64 {lanes},"
+            f" ptr {w.at(tile['scores'], w.mul(block.index, lanes + 1))}, i64 {lanes}, ptr null,"
+            f" i64 {w.least(w.sub(padded, block.index), LANES)},"
+            f" i64 {w.sub(str(vectors), w.div(block.index, LANES))}, i64 {v['width']})"
+        )
+    with w.when(whole):
+        w.do(
+            f"call void @{name}_scores(ptr {keys[0]}, i64 {keys[1]}, i64 1, ptr {tile['queries_laned']},"
+            f" i64 {lanes}, ptr {tile['scores']}, i64 {lanes}, ptr null, i64 {padded}, i64 {vectors},"
+            f" i64 {v['width']})"
+        )
+
+
+def _emit_sums(
+    w: Writer,
+    v: dict[str, str],
+    name: str,
+    values: tuple[str, str],
+    tile: dict[str, str],
+    query: str,
+    key: str,
+    count: str,
+    vectors: int,
+    causal: bool,
+) -> None:
+    """Fade the sums and add this tile's weighted values; on the diagonal, for each vector only the keys it sees."""
+    lanes, rows = vectors * LANES, w.round_up(v["value_width"], 8)
+    whole = w.test("ne", query, key) if causal else "true"
+    with w.when(w.negate(whole)), w.loop(str(lanes), step=LANES) as block:
+        w.do(
+            f"call void @{name}_sums(ptr {values[0]}, i64 1, i64 {values[1]},"
+            f" ptr {w.at(tile['scores'], block.index)}, i64 {lanes}, ptr {w.at(tile['sums'], block.index)},"
+            f" i64 {lanes}, ptr {w.at(tile['fade'], block.index)}, i64 {rows}, i64 1,"
+            f" i64 {w.least(count, w.add(block.index, LANES))})"
+        )
+    with w.when(whole):
+        w.do(
+            f"call void @{name}_sums(ptr {values[0]}, i64 1, i64 {values[1]}, ptr {tile['scores']}, i64 {lanes},"
+            f" ptr {tile['sums']}, i64 {lanes}, ptr {tile['fade']}, i64 {rows}, i64 {vectors}, i64 {count})"
+        )
+
+
 def emit_mask_call(
-    w: Writer, v: dict[str, str], name: str, mask: str, batch: str, head: str, query: str, key: str,
-    rows: str, count: str, scores: str, lanes: int,
+    w: Writer,
+    v: dict[str, str],
+    name: str,
+    mask: str,
+    batch: str,
+    head: str,
+    query: str,
+    key: str,
+    rows: str,
+    count: str,
+    scores: str,
+    lanes: int,
 ) -> None:
     """Add the mask of this tile of queries and keys to its scores."""
     corner = w.at(
@@ -185,7 +310,9 @@ def emit_causal_call(
 ) -> None:
     """Block the keys after each query, if this tile has any."""
     with w.when(w.test("sgt", w.add(key, count), w.add(query, 1))):
-        w.do(f"call void @{name}_causal(ptr {scores}, i64 {lanes}, i64 {count}, i64 {query}, i64 {key})")
+        w.do(
+            f"call void @{name}_causal(ptr {scores}, i64 {lanes}, i64 {count}, i64 {query}, i64 {key})"
+        )
 
 
 def _emit_start(w: Writer, v: dict[str, str], tile: dict[str, str], vectors: int) -> None:
@@ -215,8 +342,12 @@ def _emit_softmax_step(name: str, arithmetic: Arithmetic, vectors: int) -> str:
             key.next.append(w.greatest(w.load(w.at(line, place)), peak))
     bases, fades = [], []
     for place, old, peak in zip(places, before, key.values, strict=True):
-        empty = w.let(f"fcmp oeq {vector} {peak}, splat ({arithmetic.scalar} {NEGATIVE_INFINITY})")
-        base = w.let(f"select <{LANES} x i1> {empty}, {vector} zeroinitializer, {vector} {peak}")
+        empty = w.let(
+            f"fcmp oeq {vector} {peak}, splat ({arithmetic.scalar} {NEGATIVE_INFINITY})"
+        )
+        base = w.let(
+            f"select <{LANES} x i1> {empty}, {vector} zeroinitializer, {vector} {peak}"
+        )
         fade = emit_weight(w, w.binary("fsub", old, base))
         w.store(peak, w.at("%peak", place))
         w.store(fade, w.at("%fade", place))
@@ -248,14 +379,20 @@ def _emit_finish(name: str, arithmetic: Arithmetic, vectors: int) -> str:
         total, peak = w.load(w.at("%total", place)), w.load(w.at("%peak", place))
         empty = w.let(f"fcmp oeq {vector} {total}, zeroinitializer")
         inverse = w.let(f"fdiv {one}, {total}")
-        kept = w.let(f"select <{LANES} x i1> {empty}, {vector} zeroinitializer, {vector} {inverse}")
+        kept = w.let(
+            f"select <{LANES} x i1> {empty}, {vector} zeroinitializer, {vector} {inverse}"
+        )
         w.store(kept, w.at("%fade", place))
         level = w.binary("fadd", peak, w.mathematics(arithmetic.log, total))
         level = w.let(f"select <{LANES} x i1> {empty}, {vector} {peak}, {vector} {level}")
         w.store(level, w.at("%peak", place))
     with w.loop("%rows") as row:
-        level = w.let(f"load {arithmetic.scalar}, ptr {w.at('%peak', row.index)}, align {arithmetic.size}")
-        w.do(f"store {arithmetic.scalar} {level}, ptr {w.at('%lse', row.index)}, align {arithmetic.size}")
+        level = w.let(
+            f"load {arithmetic.scalar}, ptr {w.at('%peak', row.index)}, align {arithmetic.size}"
+        )
+        w.do(
+            f"store {arithmetic.scalar} {level}, ptr {w.at('%lse', row.index)}, align {arithmetic.size}"
+        )
     return w.function(
         f"define internal void @{name}(ptr %peak, ptr %total, ptr %fade, ptr %lse, i64 %rows)"
     )

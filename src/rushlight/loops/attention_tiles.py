@@ -67,7 +67,9 @@ def _emit_panel(
         b_line, a_step = w.at(b, w.mul(depth.index, "%b_row")), w.mul(depth.index, "%a_depth")
         across_b = [w.load(w.at(b_line, str(v * LANES))) for v in range(across)]
         for r in range(down):
-            one = w.let(f"load {w.arithmetic.scalar}, ptr {w.at(a_rows[r], a_step)}, align {w.arithmetic.size}")
+            one = w.let(
+                f"load {w.arithmetic.scalar}, ptr {w.at(a_rows[r], a_step)}, align {w.arithmetic.size}"
+            )
             spread = w.splat(one)
             for v in range(across):
                 depth.next.append(w.fma(spread, across_b[v], depth.values[r * across + v]))
@@ -96,7 +98,9 @@ def emit_read_natural(name: str, arithmetic: Arithmetic, dtype: str) -> str:
             w.store("zeroinitializer", w.at(tile, col.index))
         with w.loop("%cols", start=whole) as col:
             value = w.load_as(dtype, w.at(source, w.mul(col.index, "%col"), STORAGE[dtype]), 1)
-            _store_one(w, w.let(f"fmul {arithmetic.scalar} {value}, %scale"), w.at(tile, col.index))
+            _store_one(
+                w, w.let(f"fmul {arithmetic.scalar} {value}, %scale"), w.at(tile, col.index)
+            )
     size = w.mul("%padded", "%width")
     with w.loop(size, start=w.mul("%rows", "%width"), step=LANES) as place:
         w.store("zeroinitializer", w.at("%tile", place.index))
@@ -121,7 +125,9 @@ def emit_read_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
     with w.loop("%lanes", step=LANES) as lane, w.loop("%cols", step=LANES) as col:
         stop = w.least("%cols", w.add(col.index, LANES))
         with w.loop(stop, start=col.index) as one:
-            w.store("zeroinitializer", w.at(w.at("%tile", w.mul(one.index, "%lanes")), lane.index))
+            w.store(
+                "zeroinitializer", w.at(w.at("%tile", w.mul(one.index, "%lanes")), lane.index)
+            )
         _emit_laned_block(w, dtype, lane.index, col.index, put_block, put_one)
     return w.function(_laned_header(name) + f", {arithmetic.scalar} %scale)")
 
@@ -145,16 +151,14 @@ def emit_add_mask(name: str, arithmetic: Arithmetic, dtype: str) -> str:
         with w.loop("%lanes", step=LANES) as lane:
             place = w.at(w.at("%tile", w.mul(col.index, "%lanes")), lane.index)
             w.store(w.binary("fadd", w.load(place), spread), place)
-    with w.when(w.negate(shared)):
-        with w.loop("%rows", step=LANES) as lane, w.loop("%cols", step=LANES) as col:
-            _emit_laned_block(w, dtype, lane.index, col.index, put_block, put_one)
+    own = w.negate(shared)
+    with w.when(own), w.loop("%rows", step=LANES) as lane, w.loop("%cols", step=LANES) as col:
+        _emit_laned_block(w, dtype, lane.index, col.index, put_block, put_one)
     return w.function(_laned_header(name) + ")")
 
 
 def _laned_header(name: str) -> str:
-    return (
-        f"define internal void @{name}(ptr %source, i64 %row, i64 %col, i64 %rows, i64 %cols, ptr %tile, i64 %lanes"
-    )
+    return f"define internal void @{name}(ptr %source, i64 %row, i64 %col, i64 %rows, i64 %cols, ptr %tile, i64 %lanes"
 
 
 def _emit_laned_block(
@@ -170,13 +174,18 @@ def _emit_laned_block(
     tile = w.at(w.at("%tile", w.mul(col, "%lanes")), lane)
     quick = _whole_block(w, lane, col)
     with w.when(quick):
-        read = [w.load_as(dtype, w.at(source, w.mul("%row", r), STORAGE[dtype]), LANES) for r in range(LANES)]
+        read = [
+            w.load_as(dtype, w.at(source, w.mul("%row", r), STORAGE[dtype]), LANES)
+            for r in range(LANES)
+        ]
         put_block(w.transpose(read), [w.at(tile, w.mul("%lanes", c)) for c in range(LANES)])
     with w.when(w.negate(quick)):
         rows, cols = w.least(w.sub("%rows", lane), LANES), w.least(w.sub("%cols", col), LANES)
         with w.loop(cols) as c, w.loop(rows) as r:
             place = w.at(source, w.dot((r.index, "%row"), (c.index, "%col")), STORAGE[dtype])
-            put_one(w.load_as(dtype, place, 1), w.at(w.at(tile, w.mul(c.index, "%lanes")), r.index))
+            put_one(
+                w.load_as(dtype, place, 1), w.at(w.at(tile, w.mul(c.index, "%lanes")), r.index)
+            )
 
 
 def _whole_block(w: Writer, lane: str, col: str) -> str:
@@ -200,7 +209,9 @@ def emit_write_natural(name: str, arithmetic: Arithmetic, dtype: str) -> str:
             value = w.binary("fmul", w.load(w.at(tile, col.index)), across)
             w.store_as(dtype, value, w.at(target, col.index, STORAGE[dtype]), LANES)
         with w.loop("%cols", start=whole) as col:
-            value = w.let(f"fmul {arithmetic.scalar} {_load_one(w, w.at(tile, col.index))}, %scale")
+            value = w.let(
+                f"fmul {arithmetic.scalar} {_load_one(w, w.at(tile, col.index))}, %scale"
+            )
             w.store_as(dtype, value, w.at(target, w.mul(col.index, "%col"), STORAGE[dtype]), 1)
     return w.function(
         f"define internal void @{name}(ptr %target, i64 %row, i64 %col, i64 %rows, i64 %cols, ptr %tile, i64 %width,"
@@ -218,7 +229,9 @@ def emit_write_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
     with w.loop("%rows", step=LANES) as lane:
         factor = w.load(w.at("%factor", lane.index))
         with w.loop("%cols", step=LANES) as col:
-            target = w.at("%target", w.dot((lane.index, "%row"), (col.index, "%col")), STORAGE[dtype])
+            target = w.at(
+                "%target", w.dot((lane.index, "%row"), (col.index, "%col")), STORAGE[dtype]
+            )
             tile = w.at(w.at("%tile", w.mul(col.index, "%lanes")), lane.index)
             cols = w.least(w.sub("%cols", col.index), LANES)
             with w.loop(cols) as c:
@@ -229,12 +242,16 @@ def emit_write_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
             with w.when(quick):
                 read = [w.load(w.at(tile, w.mul("%lanes", c))) for c in range(LANES)]
                 for r, value in enumerate(w.transpose(read)):
-                    w.store_as(dtype, value, w.at(target, w.mul("%row", r), STORAGE[dtype]), LANES)
+                    w.store_as(
+                        dtype, value, w.at(target, w.mul("%row", r), STORAGE[dtype]), LANES
+                    )
             with w.when(w.negate(quick)):
                 rows = w.least(w.sub("%rows", lane.index), LANES)
                 with w.loop(rows) as r, w.loop(cols) as c:
                     value = _load_one(w, w.at(w.at(tile, w.mul(c.index, "%lanes")), r.index))
-                    place = w.at(target, w.dot((r.index, "%row"), (c.index, "%col")), STORAGE[dtype])
+                    place = w.at(
+                        target, w.dot((r.index, "%row"), (c.index, "%col")), STORAGE[dtype]
+                    )
                     w.store_as(dtype, value, place, 1)
     return w.function(
         f"define internal void @{name}(ptr %target, i64 %row, i64 %col, i64 %rows, i64 %cols, ptr %tile, i64 %lanes,"

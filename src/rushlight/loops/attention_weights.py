@@ -27,7 +27,11 @@ def emit_weight(w: Writer, x: str) -> str:
     """
     double = w.arithmetic.size == 8
     coefficients, word, mantissa = (_FLOAT64, "i64", 52) if double else (_FLOAT32, "i32", 23)
-    per_unit, unit = ("0x1.71547652b82fep+0", "0x1.62e42fefa39efp-1") if double else ("0x1.715476p+0", "0x1.62e43p-1")
+    per_unit, unit = (
+        ("0x1.71547652b82fep+0", "0x1.62e42fefa39efp-1")
+        if double
+        else ("0x1.715476p+0", "0x1.62e43p-1")
+    )
     vector, words = w.arithmetic.vector, f"<{LANES} x {word}>"
     shift = w.number(1.5 * 2.0**mantissa)
     shifted = w.fma(x, w.number(float.fromhex(per_unit)), shift)
@@ -41,4 +45,6 @@ def emit_weight(w: Writer, x: str) -> str:
     bits = w.let(f"bitcast {vector} {power} to {words}")
     scaled = w.let(f"bitcast {words} {w.let(f'add {words} {bits}, {raised}')} to {vector}")
     vanishes = w.let(f"fcmp olt {vector} {x}, {w.number(-708.25 if double else -87.25)}")
-    return w.let(f"select <{LANES} x i1> {vanishes}, {vector} zeroinitializer, {vector} {scaled}")
+    return w.let(
+        f"select <{LANES} x i1> {vanishes}, {vector} zeroinitializer, {vector} {scaled}"
+    )
