@@ -30,62 +30,8 @@ def host_has_avx512() -> bool:
 TARGET = "avx512" if host_has_avx512() else "avx2"
 
 
-def _hex(value: float) -> str:
-    return "0x" + np.float64(value).tobytes()[::-1].hex().upper()
-
-
-def _exp_text(bits: int) -> str:
-    """A plain exponential for tests: reduce by multiples of log 2, a Taylor series, scale by a power of two twice."""
-    kind, whole = ("float", "i32") if bits == 32 else ("double", "i64")
-    mantissa, bias, low, high, degree = (
-        (23, 127, -110.0, 90.0, 8) if bits == 32 else (52, 1023, -760.0, 710.0, 14)
-    )
-    number = np.float32 if bits == 32 else np.float64
-    v, w = f"<16 x {kind}>", f"<16 x {whole}>"
-    coarse = math.ldexp(
-        round(math.ldexp(math.log(2), 14 if bits == 32 else 32)), -14 if bits == 32 else -32
-    )
-    fine = (
-        math.log(2) - coarse
-        if bits == 32
-        else 1.9082149292705877e-10 + (0.6931471803691238 - coarse)
-    )
-    lines = []
-
-    def c(x: float) -> str:
-        return f"splat ({kind} {_hex(float(number(x)))})"
-
-    def let(name: str, text: str) -> None:
-        lines.append(f"  %{name} = {text}")
-
-    fma = f"@llvm.fma.v16f{bits}"
-    let("small", f"fcmp olt {v} %x, {c(low)}")
-    let("a", f"select <16 x i1> %small, {v} {c(low)}, {v} %x")
-    let("big", f"fcmp ogt {v} %a, {c(high)}")
-    let("b", f"select <16 x i1> %big, {v} {c(high)}, {v} %a")
-    let("t", f"fmul {v} %b, {c(1 / math.log(2))}")
-    let("n", f"call {v} @llvm.rint.v16f{bits}({v} %t)")
-    let("r0", f"call {v} {fma}({v} %n, {v} {c(-coarse)}, {v} %b)")
-    let("r", f"call {v} {fma}({v} %n, {v} {c(-fine)}, {v} %r0)")
-    last = c(1 / math.factorial(degree))
-    for k in range(degree - 1, -1, -1):
-        let(f"p{k}", f"call {v} {fma}({v} {last}, {v} %r, {v} {c(1 / math.factorial(k))})")
-        last = f"%p{k}"
-    let("i0", f"fptosi {v} %n to {w}")
-    let("i", f"freeze {w} %i0")
-    let("h", f"ashr {w} %i, splat ({whole} 1)")
-    let("g", f"sub {w} %i, %h")
-    for name in "hg":
-        let(f"{name}1", f"add {w} %{name}, splat ({whole} {bias})")
-        let(f"{name}2", f"shl {w} %{name}1, splat ({whole} {mantissa})")
-        let(f"{name}3", f"bitcast {w} %{name}2 to {v}")
-    let("s", f"fmul {v} {last}, %h3")
-    let("y", f"fmul {v} %s, %g3")
-    body = "\n".join(lines)
-    return f"define internal {v} @rl_exp_f{bits}({v} %x) alwaysinline {{\n{body}\n  ret {v} %y\n}}\n"
-
-
 def _log_text(bits: int) -> str:
+    """A logarithm for tests, from the mathematics library."""
     v = "<16 x float>" if bits == 32 else "<16 x double>"
     return (
         f"define internal {v} @rl_log_f{bits}({v} %x) alwaysinline {{\n"
@@ -96,10 +42,9 @@ def _log_text(bits: int) -> str:
 def _module_text(launch: Launch) -> str:
     text, bits = launch.source.text, 64 if "llvm.fma.v16f64" in launch.source.needs else 32
     v = "<16 x float>" if bits == 32 else "<16 x double>"
-    text += _exp_text(bits) if f"rl_exp_f{bits}" in launch.source.needs else ""
     text += _log_text(bits) if f"rl_log_f{bits}" in launch.source.needs else ""
     text += f"declare {v} @llvm.fma.v16f{bits}({v}, {v}, {v})\n"
-    return text + "".join(f"declare {v} @llvm.{f}.v16f{bits}({v})\n" for f in ("rint", "log"))
+    return text + f"declare {v} @llvm.log.v16f{bits}({v})\n"
 
 
 _TEXTS: dict[str, str] = {}
@@ -122,7 +67,7 @@ def _compiled(name: str, target: str):
     function = ctypes.CFUNCTYPE(
         None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
     )
-    return function(engine.get_function_address(name)), engine, machine.emit_assembly(module)
+    return function(engine.get_function_address(name)), engine
 
 
 def compiled(launch: Launch, target: str):
@@ -176,7 +121,11 @@ class Problem:
         self.lse = np.full((b, h, t), np.nan, np.float64 if dtype == "float64" else np.float32)
         self.dq, self.dk, self.dv = (np.zeros_like(x) for x in (q, k, v))
         common = {
-            "shape": self.shape, "dtype": dtype, "causal": causal, "scale": self.scale, "target": target
+            "shape": self.shape,
+            "dtype": dtype,
+            "causal": causal,
+            "scale": self.scale,
+            "target": target,
         }
         if mask is not None:
             kind = "bool" if mask.dtype == bool else dtype

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attention_driver import Problem, host_has_avx512
+from attention_driver import Problem, aligned, host_has_avx512, run
+from rushlight.loops.attention_weights import emit_weight
+from rushlight.loops.attention_writer import LANES, Writer, arithmetic_of
+from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 
 TOLERANCE = {"float32": 4e-6, "float64": 1e-14, "float16": 4e-3, "bfloat16": 3e-2}
 
@@ -178,6 +181,29 @@ def test_one_kernel_serves_every_size_of_a_structure():
         for b, hk, t, s, d, dv in [(1, 4, 64, 64, 32, 32), (3, 2, 128, 70, 80, 16)]
     ]
     assert plans[0] == plans[1]
+
+
+def test_weights_are_accurate_where_they_count():
+    """Within 1.5 units in the last place, plus what one rounding of log 2 costs far from zero."""
+    for dtype, lowest in (("float32", -87.0), ("float64", -708.0)):
+        w = Writer(arithmetic_of(dtype))
+        address = w.let("load ptr, ptr %args, align 8")
+        with w.loop("%end", start="%begin", step=LANES) as place:
+            at = w.at(address, place.index)
+            w.store(emit_weight(w, w.load(at)), at)
+        header = f"define void @weights_{dtype}(ptr %args, i64 %begin, i64 %end, ptr %scratch)"
+        source = KernelSource(
+            f"weights_{dtype}", w.function(header), frozenset({w.arithmetic.fma})
+        )
+        x = np.random.default_rng(0).uniform(lowest, 1, 16 * 4096).astype(dtype)
+        x[:3], x[3:6] = (-np.inf, lowest * 2, -1e30), (0, -0.0, np.nan)
+        out = aligned(x.nbytes).view(dtype)[: len(x)]
+        out[:] = x
+        run([Launch(source, len(x), (BufferRef(0),))], [out])
+        assert out[:5].tolist() == [0, 0, 0, 1, 1] and np.isnan(out[5])
+        exact = np.exp(x.astype(np.longdouble))[6:]
+        error = np.abs(out[6:] - exact) / np.spacing(exact.astype(dtype))
+        assert np.max(error - np.abs(x[6:]) / 16) < 1.5
 
 
 # Bits.

@@ -26,6 +26,7 @@ from rushlight.loops.attention_writer import LANES, arithmetic_of
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
+KEPT_BYTES = 8 << 20  # of scratch that a thread may keep copies of a head's keys and values in
 FORWARD_VECTORS = (4, 2, 1)  # sizes of a tile of queries, in vectors
 
 
@@ -85,11 +86,15 @@ def plan_attention_forward(
     """
     assert dtype in DTYPES, dtype
     operands = _operands(mask, q=q, k=k, v=v, out=out)
-    launches = []
+    launches, kept = [], _kept_keys(shape, dtype)
     for first, tiles, vectors in _query_tiles(shape.queries):
-        sizes = _forward_scratch(shape, vectors * LANES)
+        sizes = _forward_scratch(shape, vectors * LANES, kept)
         source = forward_kernel(dtype, target, vectors, causal, mask.dtype if mask else None)
-        values = _common(shape, scale, operands) | {"first": first, "tiles": tiles}
+        values = _common(shape, scale, operands) | {
+            "first": first,
+            "tiles": tiles,
+            "kept": kept,
+        }
         launches.append(
             _launch(
                 source=source,
@@ -179,13 +184,20 @@ def _operands(mask: Mask | None, **operands: Strided) -> dict[str, Strided]:
     return operands | ({"mask": mask.operand} if mask else {})
 
 
-def _forward_scratch(shape: AttentionShape, lanes: int) -> dict[str, int]:
+def _kept_keys(shape: AttentionShape, dtype: str) -> int:
+    """How many keys a forward kernel's scratch holds: all of a head while they are few enough."""
+    row = _round_up(shape.width, LANES) + _round_up(shape.value_width, LANES)
+    keys = _round_up(shape.keys, KEY_TILE)
+    return keys if 0 < keys * row * arithmetic_of(dtype).size <= KEPT_BYTES else KEY_TILE
+
+
+def _forward_scratch(shape: AttentionShape, lanes: int, kept: int) -> dict[str, int]:
     """The elements of each scratch array of the forward kernel."""
     wide, value_wide = _round_up(shape.width, LANES), _round_up(shape.value_width, LANES)
     return {
         "queries_laned": wide * lanes,
-        "keys_tile": KEY_TILE * wide,
-        "values_tile": KEY_TILE * value_wide,
+        "keys_natural": kept * wide,
+        "values_natural": kept * value_wide,
         "scores": KEY_TILE * lanes,
         "sums": value_wide * lanes,
         "peak": lanes,
@@ -199,8 +211,8 @@ def _backward_scratch(shape: AttentionShape) -> dict[str, int]:
     wide, value_wide = _round_up(shape.width, LANES), _round_up(shape.value_width, LANES)
     queries, keys = _round_up(shape.queries, QUERY_TILE), _round_up(shape.keys, KEY_TILE)
     return {
-        "keys_tile": KEY_TILE * wide,
-        "values_tile": KEY_TILE * value_wide,
+        "keys_natural": KEY_TILE * wide,
+        "values_natural": KEY_TILE * value_wide,
         "scores": KEY_TILE * QUERY_TILE,
         "slopes": KEY_TILE * QUERY_TILE,
         "grad_keys": keys * wide,

@@ -7,17 +7,30 @@ along lanes, a row for each feature).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from rushlight.loops.attention_writer import (
     LANES,
-    NEGATIVE_INFINITY,
     STORAGE,
     Arithmetic,
+    Routine,
     Writer,
 )
 
 KEY_TILE = 64  # keys that share one step of the softmax; part of the result's definition, never tuned per machine
+
+_STRIDED = "i64 row, i64 col, i64 rows, i64 cols"
+PRODUCT = Routine(
+    "ptr a, i64 a_row, i64 a_depth, ptr b, i64 b_row, ptr c, i64 c_row, ptr factor,"
+    " i64 rows, i64 cols, i64 depth"
+)
+READ_NATURAL = Routine(f"ptr source, {_STRIDED}, ptr tile, i64 width, i64 padded, number scale")
+READ_LANED = Routine(f"ptr source, {_STRIDED}, ptr tile, i64 lanes, number scale")
+ADD_MASK = Routine(f"ptr source, {_STRIDED}, ptr tile, i64 lanes")
+WRITE_NATURAL = Routine(f"ptr target, {_STRIDED}, ptr tile, i64 width, number scale")
+WRITE_LANED = Routine(f"ptr target, {_STRIDED}, ptr tile, i64 lanes, ptr factor")
+BLOCK_LATER = Routine("ptr tile, i64 lanes, i64 keys, i64 query, i64 key")
 
 
 def register_tiles(arithmetic: Arithmetic, target: str) -> dict[int, int]:
@@ -50,10 +63,7 @@ def emit_product(
             with w.loop("%rows", step=tiles[across]) as rows:
                 _emit_panel(w, rows.index, b, c, factor, tiles[across], across, finish)
         column = columns.index
-    return w.function(
-        f"define internal void @{name}(ptr %a, i64 %a_row, i64 %a_depth, ptr %b, i64 %b_row, ptr %c, i64 %c_row,"
-        " ptr %factor, i64 %rows, i64 %cols, i64 %depth)"
-    )
+    return PRODUCT.write(name, w)
 
 
 def _emit_panel(
@@ -67,9 +77,7 @@ def _emit_panel(
         b_line, a_step = w.at(b, w.mul(depth.index, "%b_row")), w.mul(depth.index, "%a_depth")
         across_b = [w.load(w.at(b_line, str(v * LANES))) for v in range(across)]
         for r in range(down):
-            one = w.let(
-                f"load {w.arithmetic.scalar}, ptr {w.at(a_rows[r], a_step)}, align {w.arithmetic.size}"
-            )
+            one = w.load_one(w.at(a_rows[r], a_step))
             spread = w.splat(one)
             for v in range(across):
                 depth.next.append(w.fma(spread, across_b[v], depth.values[r * across + v]))
@@ -98,16 +106,12 @@ def emit_read_natural(name: str, arithmetic: Arithmetic, dtype: str) -> str:
             w.store("zeroinitializer", w.at(tile, col.index))
         with w.loop("%cols", start=whole) as col:
             value = w.load_as(dtype, w.at(source, w.mul(col.index, "%col"), STORAGE[dtype]), 1)
-            _store_one(
-                w, w.let(f"fmul {arithmetic.scalar} {value}, %scale"), w.at(tile, col.index)
-            )
+            scaled = w.let(f"fmul {arithmetic.scalar} {value}, %scale")
+            w.store_one(scaled, w.at(tile, col.index))
     size = w.mul("%padded", "%width")
     with w.loop(size, start=w.mul("%rows", "%width"), step=LANES) as place:
         w.store("zeroinitializer", w.at("%tile", place.index))
-    return w.function(
-        f"define internal void @{name}(ptr %source, i64 %row, i64 %col, i64 %rows, i64 %cols, ptr %tile, i64 %width,"
-        f" i64 %padded, {arithmetic.scalar} %scale)"
-    )
+    return READ_NATURAL.write(name, w)
 
 
 def emit_read_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
@@ -120,7 +124,7 @@ def emit_read_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
             w.store(w.binary("fmul", value, across), place)
 
     def put_one(value: str, place: str) -> None:
-        _store_one(w, w.let(f"fmul {arithmetic.scalar} {value}, %scale"), place)
+        w.store_one(w.let(f"fmul {arithmetic.scalar} {value}, %scale"), place)
 
     with w.loop("%lanes", step=LANES) as lane, w.loop("%cols", step=LANES) as col:
         stop = w.least("%cols", w.add(col.index, LANES))
@@ -129,7 +133,7 @@ def emit_read_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
                 "zeroinitializer", w.at(w.at("%tile", w.mul(one.index, "%lanes")), lane.index)
             )
         _emit_laned_block(w, dtype, lane.index, col.index, put_block, put_one)
-    return w.function(_laned_header(name) + f", {arithmetic.scalar} %scale)")
+    return READ_LANED.write(name, w)
 
 
 def emit_add_mask(name: str, arithmetic: Arithmetic, dtype: str) -> str:
@@ -141,8 +145,8 @@ def emit_add_mask(name: str, arithmetic: Arithmetic, dtype: str) -> str:
             w.store(w.binary("fadd", w.load(place), value), place)
 
     def put_one(value: str, place: str) -> None:
-        old = w.let(f"load {arithmetic.scalar}, ptr {place}, align {arithmetic.size}")
-        _store_one(w, w.let(f"fadd {arithmetic.scalar} {old}, {value}"), place)
+        old = w.load_one(place)
+        w.store_one(w.let(f"fadd {arithmetic.scalar} {old}, {value}"), place)
 
     shared = w.test("eq", "%row", 0)
     with w.when(shared), w.loop("%cols") as col:
@@ -154,11 +158,7 @@ def emit_add_mask(name: str, arithmetic: Arithmetic, dtype: str) -> str:
     own = w.negate(shared)
     with w.when(own), w.loop("%rows", step=LANES) as lane, w.loop("%cols", step=LANES) as col:
         _emit_laned_block(w, dtype, lane.index, col.index, put_block, put_one)
-    return w.function(_laned_header(name) + ")")
-
-
-def _laned_header(name: str) -> str:
-    return f"define internal void @{name}(ptr %source, i64 %row, i64 %col, i64 %rows, i64 %cols, ptr %tile, i64 %lanes"
+    return ADD_MASK.write(name, w)
 
 
 def _emit_laned_block(
@@ -210,13 +210,10 @@ def emit_write_natural(name: str, arithmetic: Arithmetic, dtype: str) -> str:
             w.store_as(dtype, value, w.at(target, col.index, STORAGE[dtype]), LANES)
         with w.loop("%cols", start=whole) as col:
             value = w.let(
-                f"fmul {arithmetic.scalar} {_load_one(w, w.at(tile, col.index))}, %scale"
+                f"fmul {arithmetic.scalar} {w.load_one(w.at(tile, col.index))}, %scale"
             )
             w.store_as(dtype, value, w.at(target, w.mul(col.index, "%col"), STORAGE[dtype]), 1)
-    return w.function(
-        f"define internal void @{name}(ptr %target, i64 %row, i64 %col, i64 %rows, i64 %cols, ptr %tile, i64 %width,"
-        f" {arithmetic.scalar} %scale)"
-    )
+    return WRITE_NATURAL.write(name, w)
 
 
 def emit_write_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
@@ -241,29 +238,25 @@ def emit_write_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
             quick = _whole_block(w, lane.index, col.index)
             with w.when(quick):
                 read = [w.load(w.at(tile, w.mul("%lanes", c))) for c in range(LANES)]
-                for r, value in enumerate(w.transpose(read)):
-                    w.store_as(
-                        dtype, value, w.at(target, w.mul("%row", r), STORAGE[dtype]), LANES
-                    )
+                for line, value in enumerate(w.transpose(read)):
+                    place = w.at(target, w.mul("%row", line), STORAGE[dtype])
+                    w.store_as(dtype, value, place, LANES)
             with w.when(w.negate(quick)):
                 rows = w.least(w.sub("%rows", lane.index), LANES)
                 with w.loop(rows) as r, w.loop(cols) as c:
-                    value = _load_one(w, w.at(w.at(tile, w.mul(c.index, "%lanes")), r.index))
+                    value = w.load_one(w.at(w.at(tile, w.mul(c.index, "%lanes")), r.index))
                     place = w.at(
                         target, w.dot((r.index, "%row"), (c.index, "%col")), STORAGE[dtype]
                     )
                     w.store_as(dtype, value, place, 1)
-    return w.function(
-        f"define internal void @{name}(ptr %target, i64 %row, i64 %col, i64 %rows, i64 %cols, ptr %tile, i64 %lanes,"
-        " ptr %factor)"
-    )
+    return WRITE_LANED.write(name, w)
 
 
-def emit_causal(name: str, arithmetic: Arithmetic) -> str:
+def emit_block_later(name: str, arithmetic: Arithmetic) -> str:
     """Set the scores of keys that come after their query to -inf, in a laned tile of `keys` rows."""
     w = Writer(arithmetic)
     word = "i64" if arithmetic.size == 8 else "i32"
-    index, vector = f"<{LANES} x {word}>", arithmetic.vector
+    index = f"<{LANES} x {word}>"
     steps = "<" + ", ".join(f"{word} {lane}" for lane in range(LANES)) + ">"
     with w.loop("%lanes", step=LANES) as lane:
         # The query of lane 0, counted in keys from the first of this tile; only later keys can be too late.
@@ -273,17 +266,5 @@ def emit_causal(name: str, arithmetic: Arithmetic) -> str:
             after = w.sub(key.index, query)
             after = after if word == "i64" else w.let(f"trunc i64 {after} to i32")
             late = w.let(f"icmp sgt {index} {w.splat(after, word)}, {steps}")
-            blocked = arithmetic.splat(NEGATIVE_INFINITY)
-            kept = w.let(f"select <{LANES} x i1> {late}, {blocked}, {vector} {w.load(place)}")
-            w.store(kept, place)
-    return w.function(
-        f"define internal void @{name}(ptr %tile, i64 %lanes, i64 %keys, i64 %query, i64 %key)"
-    )
-
-
-def _load_one(w: Writer, address: str) -> str:
-    return w.let(f"load {w.arithmetic.scalar}, ptr {address}, align {w.arithmetic.size}")
-
-
-def _store_one(w: Writer, value: str, address: str) -> None:
-    w.do(f"store {w.arithmetic.scalar} {value}, ptr {address}, align {w.arithmetic.size}")
+            w.store(w.choose(late, w.number(-math.inf), w.load(place)), place)
+    return BLOCK_LATER.write(name, w)

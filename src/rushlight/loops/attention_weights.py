@@ -37,6 +37,8 @@ def emit_weight(w: Writer, x: str) -> str:
     shifted = w.fma(x, w.number(float.fromhex(per_unit)), shift)
     count = w.binary("fsub", shifted, shift)
     rest = w.fma(count, w.number(-float.fromhex(unit)), x)
+    if double:  # one rounding of log 2 would cost a quarter of x in units in the last place
+        rest = w.fma(count, w.number(-float.fromhex("0x1.abc9e3b39803fp-56")), rest)
     power = w.number(float.fromhex(coefficients[-1]))
     for coefficient in reversed(coefficients[:-1]):
         power = w.fma(power, rest, w.number(float.fromhex(coefficient)))
@@ -44,7 +46,5 @@ def emit_weight(w: Writer, x: str) -> str:
     raised = w.let(f"shl {words} {steps}, splat ({word} {mantissa})")
     bits = w.let(f"bitcast {vector} {power} to {words}")
     scaled = w.let(f"bitcast {words} {w.let(f'add {words} {bits}, {raised}')} to {vector}")
-    vanishes = w.let(f"fcmp olt {vector} {x}, {w.number(-708.25 if double else -87.25)}")
-    return w.let(
-        f"select <{LANES} x i1> {vanishes}, {vector} zeroinitializer, {vector} {scaled}"
-    )
+    vanishes = w.compare("olt", x, w.number(-708.25 if double else -87.25))
+    return w.choose(vanishes, "zeroinitializer", scaled)

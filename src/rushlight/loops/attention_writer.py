@@ -5,6 +5,7 @@ All vectors have `LANES` logical lanes whatever the dtype and the machine; LLVM 
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,8 +21,6 @@ STORAGE = {
     "bool": "i8",
 }
 BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "bool": 1}
-NEGATIVE_INFINITY = "0xFFF0000000000000"
-POSITIVE_INFINITY = "0x7FF0000000000000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +43,33 @@ class Arithmetic:
     def log(self) -> str:
         return f"rl_log_{self.suffix}"
 
-    def splat(self, literal: str) -> str:
-        """A typed constant vector with `literal` in every lane."""
-        return f"{self.vector} splat ({self.scalar} {literal})"
-
 
 def arithmetic_of(dtype: str) -> Arithmetic:
     """The arithmetic that values stored as `dtype` are computed in."""
     return (
         Arithmetic("double", "f64", 8) if dtype == "float64" else Arithmetic("float", "f32", 4)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """An internal function's parameters as `kind name, ...`; kind `number` is the arithmetic's scalar."""
+
+    parameters: str
+
+    def typed(self, arithmetic: Arithmetic) -> list[tuple[str, str]]:
+        """(LLVM type, name) of each parameter."""
+        pairs = [parameter.split() for parameter in self.parameters.split(",")]
+        return [(arithmetic.scalar if kind == "number" else kind, name) for kind, name in pairs]
+
+    def write(self, name: str, body: Writer) -> str:
+        """The text of a function of this shape, called `name`, whose lines are in `body`.
+
+        It does work worth a call and its vectors are written out: kept out of line and away from the
+        auto-vectoriser (`optsize`), a kernel compiles in a third of the time.
+        """
+        listed = ", ".join(f"{kind} %{x}" for kind, x in self.typed(body.arithmetic))
+        return body.function(f"define internal void @{name}({listed}) noinline optsize")
 
 
 @dataclass(slots=True)
@@ -87,13 +103,14 @@ class Writer:
         self.lines.append(f"  {instruction}")
 
     def function(self, header: str) -> str:
-        """The finished text: `header` (all before the brace) around the collected lines.
-
-        Internal functions do work worth a call, and their vectors are written out: kept out of line and away from the
-        auto-vectoriser (`optsize`), a kernel compiles in a third of the time.
-        """
-        header += " noinline optsize" if "internal" in header else ""
+        """The finished text: `header` (all before the brace) around the collected lines."""
         return "\n".join([header + " {", "entry:", *self.lines, "  ret void", "}", ""])
+
+    def call(self, name: str, routine: Routine, **values: str | int) -> None:
+        """Call an internal function; every parameter is given by name."""
+        typed = routine.typed(self.arithmetic)
+        assert values.keys() == {x for _, x in typed}, (name, values.keys())
+        self.do(f"call void @{name}(" + ", ".join(f"{t} {values[x]}" for t, x in typed) + ")")
 
     # Control flow.
 
@@ -203,6 +220,18 @@ class Writer:
         """A vector to aligned scratch."""
         self.do(f"store {self.arithmetic.vector} {value}, ptr {address}, align 64")
 
+    def load_one(self, address: str) -> str:
+        """A single element of scratch."""
+        return self.let(
+            f"load {self.arithmetic.scalar}, ptr {address}, align {self.arithmetic.size}"
+        )
+
+    def store_one(self, value: str, address: str) -> None:
+        """A single element to scratch."""
+        self.do(
+            f"store {self.arithmetic.scalar} {value}, ptr {address}, align {self.arithmetic.size}"
+        )
+
     def load_as(self, dtype: str, address: str, lanes: int) -> str:
         """`lanes` contiguous values stored as `dtype`, converted to the arithmetic; a bool becomes 0 or -inf."""
         kind, real = _wide(STORAGE[dtype], lanes), _wide(self.arithmetic.scalar, lanes)
@@ -213,9 +242,10 @@ class Writer:
                 if lanes > 1
                 else f"icmp ne i8 {raw}, 0"
             )
-            blocked = _constant(self.arithmetic.scalar, NEGATIVE_INFINITY, lanes)
-            nothing = _constant(self.arithmetic.scalar, "0.0", lanes)
-            return self.let(f"select {_wide('i1', lanes)} {allowed}, {nothing}, {blocked}")
+            blocked = f"{real} {_value(self.arithmetic.scalar, _hexadecimal(-math.inf), lanes)}"
+            return self.let(
+                f"select {_wide('i1', lanes)} {allowed}, {real} {_value(self.arithmetic.scalar, '0.0', lanes)}, {blocked}"
+            )
         if dtype == "bfloat16":
             word = _wide("i32", lanes)
             wide = self.let(f"zext {kind} {raw} to {word}")
@@ -257,8 +287,7 @@ class Writer:
 
     def number(self, value: float) -> str:
         """A constant in every lane, as an operand."""
-        bits = struct.unpack("<Q", struct.pack("<d", value))[0]
-        return f"splat ({self.arithmetic.scalar} 0x{bits:016X})"
+        return f"splat ({self.arithmetic.scalar} {_hexadecimal(value)})"
 
     def binary(self, instruction: str, a: str, b: str) -> str:
         return self.let(f"{instruction} {self.arithmetic.vector} {a}, {b}")
@@ -269,15 +298,21 @@ class Writer:
             f"call {vector} @{self.arithmetic.fma}({vector} {a}, {vector} {b}, {vector} {c})"
         )
 
+    def compare(self, predicate: str, a: str, b: str) -> str:
+        return self.let(f"fcmp {predicate} {self.arithmetic.vector} {a}, {b}")
+
+    def choose(self, which: str, a: str, b: str) -> str:
+        """In each lane `a` where `which` holds, else `b`."""
+        vector = self.arithmetic.vector
+        return self.let(f"select <{LANES} x i1> {which}, {vector} {a}, {vector} {b}")
+
     def mathematics(self, function: str, a: str) -> str:
         vector = self.arithmetic.vector
         return self.let(f"call {vector} @{function}({vector} {a})")
 
     def greatest(self, a: str, b: str) -> str:
         """The larger in each lane; `b` where they cannot be compared."""
-        vector = self.arithmetic.vector
-        larger = self.let(f"fcmp ogt {vector} {a}, {b}")
-        return self.let(f"select <{LANES} x i1> {larger}, {vector} {a}, {vector} {b}")
+        return self.choose(self.compare("ogt", a, b), a, b)
 
     def sum_in_halves(self, a: str) -> str:
         """The sum of all lanes: lane i with lane i + 8, then with i + 4, i + 2, i + 1."""
@@ -320,5 +355,6 @@ def _value(kind: str, literal: str, lanes: int) -> str:
     return f"splat ({kind} {literal})" if lanes > 1 else literal
 
 
-def _constant(kind: str, literal: str, lanes: int) -> str:
-    return f"{_wide(kind, lanes)} {_value(kind, literal, lanes)}"
+def _hexadecimal(value: float) -> str:
+    """A floating-point constant: LLVM writes those of every size as the bits of a float64."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
