@@ -1,4 +1,6 @@
-"""Runs attention launches without the runtime: compile the text, point it at NumPy arrays, call it."""
+"""Runs attention launches without the runtime: compile the text, point it at NumPy arrays, call
+it.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,7 @@ def run(
     target: str = TARGET,
     cut: int | None = None,
 ) -> None:
-    """Run launches; `cut` splits the chunks into ranges of that length, done last range first."""
+    """Run launches; `cut` splits chunks into ranges of that length, done last range first."""
     for launch in launches:
         call = prepare(launch, arrays, target)
         step = cut or max(launch.chunks, 1)

@@ -1,4 +1,6 @@
-"""Attention kernels against a float64 reference and PyTorch, and the promise that bits depend on inputs and sizes only."""
+"""Attention kernels against a float64 reference and PyTorch, and the promise that bits depend
+on inputs and sizes only.
+"""
 
 from __future__ import annotations
 
@@ -184,7 +186,7 @@ def test_one_kernel_serves_every_size_of_a_structure():
 
 
 def test_weights_are_accurate_where_they_count():
-    """Within 1.5 units in the last place, plus what one rounding of log 2 costs far from zero."""
+    """Within 1.5 units in the last place, plus what rounding log 2 costs far from zero."""
     for dtype, lowest in (("float32", -87.0), ("float64", -708.0)):
         w = Writer(arithmetic_of(dtype))
         address = w.let("load ptr, ptr %args, align 8")

@@ -1,11 +1,13 @@
-"""Plans scaled-dot-product attention and its gradient: launches of two kernels that never make the whole score matrix.
+"""Plans scaled-dot-product attention and its gradient: launches of two kernels that never make
+the whole score matrix.
 
     out = softmax(scale * q k^T + mask) v          over the keys, for every query of every head
 
-What decides a result's bits: its own query row, the keys and values, and the number of keys. Keys are visited in tiles of
-64 in order; each tile's products are chains of multiply-adds. Which thread, batch or tile of queries a row is in, and the
-width of the machine's vectors, change nothing. A pair of a row and a tile in which the mask blocks everything adds
-exactly nothing, so such tiles are left out where causality makes them certain.
+What decides a result's bits: its own query and mask row, the keys and the values.
+Keys are visited in tiles of 64 in order; each tile's products are chains of multiply-adds.
+Which thread, batch or tile of queries a row is in, and the width of the machine's vectors,
+change nothing. A pair of a row and a tile in which the mask blocks everything adds exactly
+nothing, so such tiles are left out where causality makes them certain.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ FORWARD_VECTORS = (4, 2, 1)  # sizes of a tile of queries, in vectors
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """Sizes: q is (batch, heads, queries, width), k and v are (batch, key_heads, keys, width or value_width).
+    """Sizes: q is (batch, heads, queries, width), k and v are (batch, key_heads, keys, width or
+    value_width).
 
     Query head h uses key head h // (heads // key_heads).
     """
@@ -51,7 +54,9 @@ class AttentionShape:
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """A four-dimensional operand in memory: where it starts and its strides in elements; 0 repeats."""
+    """A four-dimensional operand in memory: where it starts and its strides in elements; 0
+    repeats.
+    """
 
     place: BufferRef
     strides: tuple[int, int, int, int]
@@ -59,10 +64,15 @@ class Strided:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """A mask read as (batch, heads, queries, keys): added to the scores, or for dtype 'bool' False blocks."""
+    """A mask read as (batch, heads, queries, keys): added to the scores, or for dtype 'bool'
+    False blocks.
+    """
 
     operand: Strided
     dtype: str
+
+    def __post_init__(self) -> None:
+        assert self.dtype in ("bool", *DTYPES), self.dtype
 
 
 def plan_attention_forward(
@@ -81,11 +91,11 @@ def plan_attention_forward(
 ) -> list[Launch]:
     """Launches that fill `out` and `lse`, the log-sum-exp of each row of scores.
 
-    `lse` is contiguous (batch, heads, queries), float64 for float64 and float32 for the rest. A row whose keys are all
-    blocked gives zeros and -inf. `causal` blocks keys s > t for query t, counted from the first of each.
+    `lse` is contiguous (batch, heads, queries), float64 for float64 and float32 for the rest. A
+    row whose keys are all blocked gives zeros and -inf. `causal` blocks keys s > t for query t,
+    counted from the first of each.
     """
-    assert dtype in DTYPES, dtype
-    operands = _operands(mask, q=q, k=k, v=v, out=out)
+    operands = _operands(dtype, mask, q=q, k=k, v=v, out=out)
     launches, kept = [], _kept_keys(shape, dtype)
     for first, tiles, vectors in _query_tiles(shape.queries):
         sizes = _forward_scratch(shape, vectors * LANES, kept)
@@ -129,9 +139,10 @@ def plan_attention_backward(
     scale: float,
     target: str,
 ) -> list[Launch]:
-    """Launches that fill `dq`, `dk` and `dv` from the gradient of `out` and what the forward left."""
-    assert dtype in DTYPES, dtype
-    operands = _operands(mask, q=q, k=k, v=v, out=out, dout=dout, dq=dq, dk=dk, dv=dv)
+    """Launches that fill `dq`, `dk` and `dv` from the gradient of `out` and what the forward
+    left.
+    """
+    operands = _operands(dtype, mask, q=q, k=k, v=v, out=out, dout=dout, dq=dq, dk=dk, dv=dv)
     launch = _launch(
         source=backward_kernel(dtype, target, causal, mask.dtype if mask else None),
         chunks=shape.batch * shape.key_heads,
@@ -146,7 +157,9 @@ def plan_attention_backward(
 
 
 def _query_tiles(queries: int) -> list[tuple[int, int, int]]:
-    """Cover the queries: (first query, tiles, vectors a tile), the widest tiles first and a narrower one for the rest."""
+    """Cover the queries: (first query, tiles, vectors a tile), the widest tiles first and a
+    narrower one for the rest.
+    """
     widest = FORWARD_VECTORS[0] * LANES
     covered, plan = queries - queries % widest, []
     if covered:
@@ -180,12 +193,14 @@ def _common(
     return values
 
 
-def _operands(mask: Mask | None, **operands: Strided) -> dict[str, Strided]:
+def _operands(dtype: str, mask: Mask | None, **operands: Strided) -> dict[str, Strided]:
+    assert dtype in DTYPES, dtype
+    assert mask is None or "float64" not in {mask.dtype} - {dtype}, (mask, dtype)
     return operands | ({"mask": mask.operand} if mask else {})
 
 
 def _kept_keys(shape: AttentionShape, dtype: str) -> int:
-    """How many keys a forward kernel's scratch holds: all of a head while they are few enough."""
+    """How many keys the forward kernel's scratch holds: all of a head's while they are few."""
     row = _round_up(shape.width, LANES) + _round_up(shape.value_width, LANES)
     keys = _round_up(shape.keys, KEY_TILE)
     return keys if 0 < keys * row * arithmetic_of(dtype).size <= KEPT_BYTES else KEY_TILE
@@ -238,7 +253,7 @@ def _launch(
     sizes: Mapping[str, int],
     dtype: str,
 ) -> Launch:
-    """Lay the scratch arrays one after the other and put the arguments in the kernel's order."""
+    """Lay the scratch arrays in a row and put the arguments in the kernel's order."""
     offset = 0
     for part, size in sizes.items():
         values[part] = offset

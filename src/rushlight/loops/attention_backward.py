@@ -1,8 +1,8 @@
 """The backward attention kernel: one task is one head of keys, with all the query heads on it.
 
 For every tile of keys and then every tile of queries it makes the weights again from the saved
-log-sum-exp and adds to the three gradients, each in scratch until its head is done: five products a
-pair of tiles, in an order that only the sizes decide.
+log-sum-exp and adds to the three gradients, each in scratch until its head is done: five
+products a pair of tiles, in an order that only the sizes decide.
 """
 
 from __future__ import annotations
@@ -273,8 +273,8 @@ class _BackwardEntry(Entry):
     def _row_blocks(self, query: str, key: str, rows: str) -> Iterator[tuple[str, str, str]]:
         """Loop over the rows of a product as (start, rows, queries that see none of them).
 
-        All at once, or on the diagonal 16 at a time: there a key sees only the queries from its own
-        block of 16 on, and the rest of the products is left out.
+        All at once, or on the diagonal 16 at a time: there a key sees only the queries from its
+        own block of 16 on, and the rest of the products is left out.
         """
         w = self.w
         if not self.causal:
@@ -303,7 +303,7 @@ def _emit_levels(name: str, arithmetic: Arithmetic) -> str:
 
 
 def _emit_deltas(name: str, arithmetic: Arithmetic) -> str:
-    """For each row of a tile, its output times its gradient, summed by lane and then in halves."""
+    """For each row of a tile, output times gradient, summed by lane and then in halves."""
     w = Writer(arithmetic)
     with w.loop(str(QUERY_TILE)) as row:
         offset = w.mul(row.index, "%wide")
@@ -317,7 +317,7 @@ def _emit_deltas(name: str, arithmetic: Arithmetic) -> str:
 
 
 def _emit_slopes(name: str, arithmetic: Arithmetic) -> str:
-    """Scores become weights; the weights' gradients in `slopes` become the scores' gradients."""
+    """Scores become weights; weights' gradients, in `slopes`, become scores' gradients."""
     w = Writer(arithmetic)
     places = [str(v * LANES) for v in range(VECTORS)]
     levels = [w.load(w.at("%levels", place)) for place in places]

@@ -1,4 +1,6 @@
-"""What the entry functions of both attention kernels share: their arguments, and calls on operands and tiles."""
+"""What the entry functions of both attention kernels share: their arguments, and calls on
+operands and tiles.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,12 @@ def strides_of(*operands: str) -> tuple[str, ...]:
 
 
 class Entry:
-    """An entry function being written, with the address or value of every argument and scratch array.
+    """An entry function being written, with the address or value of every argument and scratch
+    array.
 
-    Operands are named as in the arguments: `q` is an address, `q_t` its stride along t. `k` has the sizes `width` and
-    `wide` (whole vectors), and so have the others that are not named in `VALUES`.
+    Operands are named as in the arguments: `q` is an address, `q_t` its stride along t. `k` has
+    the sizes `width` and `wide` (whole vectors), and so have the others that are not named in
+    `VALUES`.
     """
 
     VALUES = frozenset({"v", "out", "dout", "dv"})
@@ -68,7 +72,7 @@ class Entry:
         self.w.call(f"{self.name}_{part}", routine, **values)
 
     def size_names(self, operand: str) -> tuple[str, str]:
-        """The names of an operand's number of features and of that rounded up to whole vectors."""
+        """The names of an operand's number of features, and of that in whole vectors."""
         return ("value_width", "value_wide") if operand in self.VALUES else ("width", "wide")
 
     def place(self, operand: str, batch: str, head: str, position: str) -> str:
@@ -122,7 +126,9 @@ class Entry:
     def block(
         self, batch: str, head: str, query: str, key: str, rows: str, count: str, lanes: int
     ) -> None:
-        """Add the mask to the tile `scores`, and block the keys after each query if there are any."""
+        """Add the mask to the tile `scores`, and block the keys after each query if there are
+        any.
+        """
         w, v, scores = self.w, self.v, self.tile["scores"]
         if self.mask:
             corner = w.dot(

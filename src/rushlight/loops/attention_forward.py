@@ -1,9 +1,9 @@
 """The forward attention kernel: one task is one tile of queries of one head, which visits the
 keys in fixed tiles.
 
-Scores are kept transposed, queries along lanes and a row for each key, so that every step of the
-softmax is a plain vector operation, keys and values are read by element, and a query's result
-cannot depend on its neighbours.
+Scores are kept transposed, queries along lanes and a row for each key, so that every step of
+the softmax is a plain vector operation, keys and values are read by element, and a query's
+result cannot depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def forward_pointers(mask: str | None) -> tuple[str, ...]:
 def forward_kernel(
     dtype: str, target: str, vectors: int, causal: bool, mask: str | None
 ) -> KernelSource:
-    """The kernel for tiles of `vectors` * 16 queries; `mask` is the dtype of the mask, if any."""
+    """The kernel for tiles of `vectors` * 16 queries; `mask` is the mask's dtype, if any."""
     arithmetic = arithmetic_of(dtype)
     order = "causal" if causal else "full"
     name = f"attention_forward_{dtype}_{target}_q{vectors}_{order}_{mask or 'unmasked'}"
@@ -170,7 +170,7 @@ class _ForwardEntry(Entry):
         self._add_values(query, key, count)
 
     def _make_scores(self, query: str, key: str, count: str) -> None:
-        """Scores of a tile; on the diagonal, each 16 keys only with the queries that see them."""
+        """Scores of a tile; on the diagonal, 16 keys only with the queries that see them."""
         w, v, tile = self.w, self.v, self.tile
         keys, padded = self._kept("k", "keys_natural", key), w.round_up(count, 8)
 
@@ -199,7 +199,7 @@ class _ForwardEntry(Entry):
             multiply("0", padded)
 
     def _add_values(self, query: str, key: str, count: str) -> None:
-        """Fade the sums and add the weighted values; on the diagonal, only those that are seen."""
+        """Fade the sums and add weighted values; on the diagonal, only those that are seen."""
         w, v, tile = self.w, self.v, self.tile
         values = self._kept("v", "values_natural", key)
 
@@ -255,7 +255,8 @@ class _ForwardEntry(Entry):
 def _emit_softmax_step(name: str, arithmetic: Arithmetic, vectors: int) -> str:
     """One tile of keys: move the peak, make scores into weights, and say how much sums `fade`.
 
-    A tile in which a row has no key leaves that row as it was: it fades by 1, its weights are 0.
+    A tile in which a row has no key leaves that row as it was: it fades by 1, its weights are
+    0.
     """
     w = Writer(arithmetic)
     vector, lanes = arithmetic.vector, vectors * LANES

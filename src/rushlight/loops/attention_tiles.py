@@ -1,8 +1,9 @@
-"""The moving parts both attention kernels are made of: copying tiles in and out of scratch, and multiplying them.
+"""The moving parts both attention kernels are made of: copying tiles in and out of scratch, and
+multiplying them.
 
-Each function here returns the text of one internal LLVM function. Tiles live in scratch in the arithmetic type, with
-rows a whole number of vectors long and aligned. A tile is *natural* (a row for each position) or *laned* (positions
-along lanes, a row for each feature).
+Each function here returns the text of one internal LLVM function. Tiles live in scratch in the
+arithmetic type, with rows a whole number of vectors long and aligned. A tile is *natural* (a
+row for each position) or *laned* (positions along lanes, a row for each feature).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from rushlight.loops.attention_writer import (
     Writer,
 )
 
-KEY_TILE = 64  # keys that share one step of the softmax; part of the result's definition, never tuned per machine
+# Keys that share one step of the softmax: part of the result's definition, never tuned.
+KEY_TILE = 64
 
 _STRIDED = "i64 row, i64 col, i64 rows, i64 cols"
 PRODUCT = Routine(
@@ -34,10 +36,11 @@ BLOCK_LATER = Routine("ptr tile, i64 lanes, i64 keys, i64 query, i64 key")
 
 
 def register_tiles(arithmetic: Arithmetic, target: str) -> dict[int, int]:
-    """For each number of vectors across that a product may take at once, how many rows go with it.
+    """For each number of vectors across that a product may take at once, how many rows go with
+    it.
 
-    Rows divide 8, which tiles are padded to. Accumulators fill about half of the registers: enough chains to hide the
-    latency of a multiply-add, with room for operands.
+    Rows divide 8, which tiles are padded to. Accumulators fill about half of the registers:
+    enough chains to hide the latency of a multiply-add, with room for operands.
     """
     double = arithmetic.size == 8
     if target == "avx512":
@@ -50,8 +53,8 @@ def emit_product(
 ) -> str:
     """C = A B ('set'), C + A B ('add') or C scaled by column + A B ('rescale').
 
-    A is read by element, at any two strides; B and C are rows of vectors. Every element of A B is one chain of
-    multiply-adds in order of depth from zero, whatever the tile.
+    A is read by element, at any two strides; B and C are rows of vectors. Every element of A B
+    is one chain of multiply-adds in order of depth from zero, whatever the tile.
     """
     w = Writer(arithmetic)
     column = "0"
@@ -91,7 +94,9 @@ def _emit_panel(
 
 
 def emit_read_natural(name: str, arithmetic: Arithmetic, dtype: str) -> str:
-    """Copy rows of strided memory, times `scale`, to a natural tile, with zeros to its width and to `padded` rows."""
+    """Copy rows of strided memory, times `scale`, to a natural tile, with zeros to its width
+    and to `padded` rows.
+    """
     w = Writer(arithmetic)
     across = w.splat("%scale")
     with w.loop("%rows") as row:
@@ -115,7 +120,9 @@ def emit_read_natural(name: str, arithmetic: Arithmetic, dtype: str) -> str:
 
 
 def emit_read_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
-    """Copy rows of strided memory, times `scale`, to a laned tile, with zeros in the lanes that have no row."""
+    """Copy rows of strided memory, times `scale`, to a laned tile, with zeros in the lanes that
+    have no row.
+    """
     w = Writer(arithmetic)
     across = w.splat("%scale")
 
@@ -137,7 +144,7 @@ def emit_read_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
 
 
 def emit_add_mask(name: str, arithmetic: Arithmetic, dtype: str) -> str:
-    """Add a strided mask (a row for each query) to a laned tile of scores (a row for each key)."""
+    """Add a strided mask, a row for each query, to a laned tile of scores."""
     w = Writer(arithmetic)
 
     def put_block(values: list[str], places: list[str]) -> None:
@@ -169,7 +176,9 @@ def _emit_laned_block(
     put_block: Callable[[list[str], list[str]], None],
     put_one: Callable[[str, str], None],
 ) -> None:
-    """Read a block of 16 rows by 16 columns and put it transposed; by element where it is cut or not contiguous."""
+    """Read a block of 16 rows by 16 columns and put it transposed; by element where it is cut
+    or not contiguous.
+    """
     source = w.at("%source", w.dot((lane, "%row"), (col, "%col")), STORAGE[dtype])
     tile = w.at(w.at("%tile", w.mul(col, "%lanes")), lane)
     quick = _whole_block(w, lane, col)
@@ -219,8 +228,8 @@ def emit_write_natural(name: str, arithmetic: Arithmetic, dtype: str) -> str:
 def emit_write_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
     """Copy a laned tile, each lane times its own `factor`, to rows of strided memory.
 
-    Adding zero makes -0 into +0: a key tile that is masked for a row may or may not be visited, and visiting it
-    changes nothing else.
+    Adding zero makes -0 into +0: a key tile that is masked for a row may or may not be visited,
+    and visiting it changes nothing else.
     """
     w = Writer(arithmetic)
     with w.loop("%rows", step=LANES) as lane:
@@ -253,13 +262,15 @@ def emit_write_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
 
 
 def emit_block_later(name: str, arithmetic: Arithmetic) -> str:
-    """Set the scores of keys that come after their query to -inf, in a laned tile of `keys` rows."""
+    """Set the scores of keys that come after their query to -inf, in a laned tile of `keys`
+    rows.
+    """
     w = Writer(arithmetic)
     word = "i64" if arithmetic.size == 8 else "i32"
     index = f"<{LANES} x {word}>"
     steps = "<" + ", ".join(f"{word} {lane}" for lane in range(LANES)) + ">"
     with w.loop("%lanes", step=LANES) as lane:
-        # The query of lane 0, counted in keys from the first of this tile; only later keys can be too late.
+        # The query of lane 0, counted from the first key of this tile; earlier keys are seen.
         query = w.add(w.sub("%query", "%key"), lane.index)
         with w.loop("%keys", start=w.most(w.add(query, 1), 0)) as key:
             place = w.at(w.at("%tile", w.mul(key.index, "%lanes")), lane.index)

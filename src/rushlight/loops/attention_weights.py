@@ -1,8 +1,9 @@
 """The exponential of a number that is at most about zero, which is all that a softmax needs.
 
-Leaving out overflow and subnormal results makes it two thirds of the general function, and nothing in it is ever slow:
-what would be below the smallest normal number, at least 1e-38 of its row's largest weight, is zero. Coefficients
-are minimax for relative error on half of log 2 either side of zero: 2.6e-9 for float32, 1.8e-17 for float64.
+Leaving out overflow and subnormal results makes it two thirds of the general function, and
+nothing in it is ever slow: what would be below the smallest normal number, at least 1e-38 of
+its row's largest weight, is zero. Coefficients are minimax for relative error on half of log 2
+either side of zero: 2.6e-9 for float32, 1.8e-17 for float64.
 """
 
 from __future__ import annotations
@@ -10,20 +11,23 @@ from __future__ import annotations
 from rushlight.loops.attention_writer import LANES, Writer
 
 _FLOAT32 = (
-    "0x1.0000000000000p+0", "0x1.0000000000000p+0", "0x1.0000020000000p-1", "0x1.5553c00000000p-3",
-    "0x1.55515e0000000p-5", "0x1.1290520000000p-7", "0x1.709ba80000000p-10",
+    "0x1.0000000000000p+0", "0x1.0000000000000p+0", "0x1.0000020000000p-1",
+    "0x1.5553c00000000p-3", "0x1.55515e0000000p-5", "0x1.1290520000000p-7",
+    "0x1.709ba80000000p-10",
 )  # fmt: skip
 _FLOAT64 = (
-    "0x1.0000000000000p+0", "0x1.0000000000003p+0", "0x1.0000000000005p-1", "0x1.5555555554825p-3",
-    "0x1.55555555520ecp-5", "0x1.111111137a2eep-7", "0x1.6c16c17f35d13p-10", "0x1.a019f624eff4cp-13",
-    "0x1.a019a68fad467p-16", "0x1.71f610a70586cp-19", "0x1.28a29f4edfeeap-22", "0x1.8ad02d886ca50p-26",
+    "0x1.0000000000000p+0", "0x1.0000000000003p+0", "0x1.0000000000005p-1",
+    "0x1.5555555554825p-3", "0x1.55555555520ecp-5", "0x1.111111137a2eep-7",
+    "0x1.6c16c17f35d13p-10", "0x1.a019f624eff4cp-13", "0x1.a019a68fad467p-16",
+    "0x1.71f610a70586cp-19", "0x1.28a29f4edfeeap-22", "0x1.8ad02d886ca50p-26",
 )  # fmt: skip
 
 
 def emit_weight(w: Writer, x: str) -> str:
     """exp(x) for x up to 80; 0 where it is not a normal number; NaN of NaN.
 
-    Adding 1.5 * 2^(bits of the mantissa) leaves round(x / log 2) in the low bits, ready to be shifted into the exponent.
+    Adding 1.5 * 2^(bits of the mantissa) leaves round(x / log 2) in the low bits, ready to be
+    shifted into the exponent.
     """
     double = w.arithmetic.size == 8
     coefficients, word, mantissa = (_FLOAT64, "i64", 52) if double else (_FLOAT32, "i32", 23)

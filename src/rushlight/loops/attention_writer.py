@@ -1,6 +1,8 @@
-"""Writes the text of one LLVM function: fresh names, loops that carry values, loads and stores of every dtype.
+"""Writes the text of one LLVM function: fresh names, loops that carry values, loads and stores
+of every dtype.
 
-All vectors have `LANES` logical lanes whatever the dtype and the machine; LLVM splits them into registers.
+All vectors have `LANES` logical lanes whatever the dtype and the machine; LLVM splits them into
+registers.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "bool": 1}
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """The type a kernel computes in: float32 for itself and the half types, float64 for itself."""
+    """The type a kernel computes in: float64 for float64, float32 for the others."""
 
     scalar: str
     suffix: str
@@ -53,7 +55,9 @@ def arithmetic_of(dtype: str) -> Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """An internal function's parameters as `kind name, ...`; kind `number` is the arithmetic's scalar."""
+    """An internal function's parameters as `kind name, ...`; kind `number` is the arithmetic's
+    scalar.
+    """
 
     parameters: str
 
@@ -65,8 +69,8 @@ class Routine:
     def write(self, name: str, body: Writer) -> str:
         """The text of a function of this shape, called `name`, whose lines are in `body`.
 
-        It does work worth a call and its vectors are written out: kept out of line and away from the
-        auto-vectoriser (`optsize`), a kernel compiles in a third of the time.
+        It does work worth a call and its vectors are written out: kept out of line and away
+        from the auto-vectoriser (`optsize`), a kernel compiles in a third of the time.
         """
         listed = ", ".join(f"{kind} %{x}" for kind, x in self.typed(body.arithmetic))
         return body.function(f"define internal void @{name}({listed}) noinline optsize")
@@ -74,7 +78,9 @@ class Routine:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop being written: its index, the carried values as seen at its head, and what they become next."""
+    """A loop being written: its index, the carried values as seen at its head, and what they
+    become next.
+    """
 
     index: str
     values: list[str]
@@ -123,7 +129,8 @@ class Writer:
         step: int | str = 1,
         carried: Sequence[tuple[str, str]] = (),
     ) -> Iterator[Loop]:
-        """`for index in range(start, stop, step)`; `carried` lists (type, first value), and the body fills `next`.
+        """`for index in range(start, stop, step)`; `carried` lists (type, first value), and the
+        body fills `next`.
 
         After the loop, `index` and `values` name what they were when the test failed.
         """
@@ -207,7 +214,9 @@ class Writer:
     # Memory.
 
     def at(self, base: str, index: str, kind: str | None = None) -> str:
-        """The address of element `index` from `base`, for elements of `kind` (default: the arithmetic's scalar)."""
+        """The address of element `index` from `base`, for elements of `kind` (default: the
+        arithmetic's scalar).
+        """
         return self.let(
             f"getelementptr {kind or self.arithmetic.scalar}, ptr {base}, i64 {index}"
         )
@@ -228,12 +237,13 @@ class Writer:
 
     def store_one(self, value: str, address: str) -> None:
         """A single element to scratch."""
-        self.do(
-            f"store {self.arithmetic.scalar} {value}, ptr {address}, align {self.arithmetic.size}"
-        )
+        real = self.arithmetic
+        self.do(f"store {real.scalar} {value}, ptr {address}, align {real.size}")
 
     def load_as(self, dtype: str, address: str, lanes: int) -> str:
-        """`lanes` contiguous values stored as `dtype`, converted to the arithmetic; a bool becomes 0 or -inf."""
+        """`lanes` contiguous values stored as `dtype`, converted to the arithmetic; a bool
+        becomes 0 or -inf.
+        """
         kind, real = _wide(STORAGE[dtype], lanes), _wide(self.arithmetic.scalar, lanes)
         raw = self.let(f"load {kind}, ptr {address}, align {BYTES[dtype]}")
         if dtype == "bool":
@@ -242,10 +252,10 @@ class Writer:
                 if lanes > 1
                 else f"icmp ne i8 {raw}, 0"
             )
-            blocked = f"{real} {_value(self.arithmetic.scalar, _hexadecimal(-math.inf), lanes)}"
-            return self.let(
-                f"select {_wide('i1', lanes)} {allowed}, {real} {_value(self.arithmetic.scalar, '0.0', lanes)}, {blocked}"
-            )
+            scalar, bits = self.arithmetic.scalar, _wide("i1", lanes)
+            nothing = f"{real} {_value(scalar, '0.0', lanes)}"
+            blocked = f"{real} {_value(scalar, _hexadecimal(-math.inf), lanes)}"
+            return self.let(f"select {bits} {allowed}, {nothing}, {blocked}")
         if dtype == "bfloat16":
             word = _wide("i32", lanes)
             wide = self.let(f"zext {kind} {raw} to {word}")
@@ -324,9 +334,11 @@ class Writer:
         return self.let(f"extractelement {vector} {a}, i64 0")
 
     def transpose(self, rows: Sequence[str]) -> list[str]:
-        """Sixteen vectors as a matrix, transposed: four rounds that interleave row i with row i + 8.
+        """Sixteen vectors as a matrix, transposed: four rounds that interleave row i with row i
+        + 8.
 
-        A round rotates the eight bits (row, lane) of every element's place by one, so four of them swap the two.
+        A round rotates the eight bits (row, lane) of every element's place by one, so four of
+        them swap the two.
         """
         assert len(rows) == LANES
         half, vector = LANES // 2, self.arithmetic.vector
@@ -334,11 +346,10 @@ class Writer:
         masks = [_indices(low), _indices([lane + half for lane in low])]
         now = list(rows)
         for _ in range(4):
+            pairs = [(now[i // 2], now[i // 2 + half], masks[i % 2]) for i in range(LANES)]
             now = [
-                self.let(
-                    f"shufflevector {vector} {now[i // 2]}, {vector} {now[i // 2 + half]}, {masks[i % 2]}"
-                )
-                for i in range(LANES)
+                self.let(f"shufflevector {vector} {a}, {vector} {b}, {mask}")
+                for a, b, mask in pairs
             ]
         return now
 
