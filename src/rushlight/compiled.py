@@ -18,6 +18,13 @@ from rushlight.codegen.module import Kernels
 from rushlight.ir.builder import Builder
 from rushlight.ir.node import Node, view_of
 from rushlight.loops import functions, interpret
+from rushlight.loops.attention import (
+    AttentionShape,
+    Mask,
+    Strided,
+    plan_attention_backward,
+    plan_attention_forward,
+)
 from rushlight.loops.contract import Operand, plan_contraction
 from rushlight.loops.epilogue import EpilogueKernel, split_dims
 from rushlight.loops.group import GroupKernel
@@ -31,6 +38,7 @@ from rushlight.schedule.fuse import Fusion, Root, Unit
 from rushlight.schedule.memory import nbytes_of, padded, plan_memory
 from rushlight.schedule.reading import Reader, refine
 
+MANY_RESULTS = ("host", "attention", "attention_grad")
 ERRORS, NUMBERS, ARENA, FIRST = 0, 1, 2, 3
 kernels = Kernels(functions.resolve)
 
@@ -186,6 +194,8 @@ class CompiledGraph:
             self._add_group(unit)
         elif unit.single.op == "contract":
             self._add_contraction(unit.single)
+        elif unit.single.op in ("attention", "attention_grad"):
+            self._add_attention(unit.single)
         else:
             self._add_host(unit.single, at)
         if len(self.checks) > before and self.has_writes:
@@ -291,7 +301,7 @@ class CompiledGraph:
                     made = interpret._RULES[node.op](node, *arrays)
             except interpret.IndexOutOfRange:
                 raise CheckFailed(node, at) from None
-            for target, array in zip(outputs, made if node.op == "host" else [made], strict=True):
+            for target, array in zip(outputs, made if node.op in MANY_RESULTS else [made], strict=True):
                 if target is not None:
                     _store(table, self.place[target], target, array)
 
@@ -299,13 +309,52 @@ class CompiledGraph:
 
     def _outputs_of(self, node: Node) -> list[Node | None]:
         """The stored nodes for each result of a node (None where nobody wants one)."""
-        if node.op != "host":
+        if node.op not in MANY_RESULTS:
             return [node]
-        found: list[Node | None] = [None] * len(node.attrs[2])
+        found: list[Node | None] = [None] * len(interpret.results_of(node))
         for other in self.place:
             if other.op == "item" and other.args[0][0] is node:
                 found[other.attrs[0]] = other
         return found
+
+    def _add_attention(self, node: Node) -> None:
+        scale, is_causal, outputs = node.attrs
+        operands = [self._strided(n, view_of((n, v))) for n, v in node.args]
+        results = []
+        for target, (shape, kind) in zip(self._outputs_of(node), outputs, strict=True):
+            if target is None:
+                place = self._temporary(views.numel(shape) * kind.itemsize)
+            else:
+                place = self.place[target]
+            results.append((place, views.contiguous_strides(shape)))
+        inputs = operands if node.op == "attention" else operands[3:]
+        q, key, value = (view_of(a) for a in node.args[len(node.args) - len(inputs) :][:3])
+        shape = AttentionShape(
+            *q.shape[:2], key.shape[1], q.shape[2], key.shape[2], q.shape[3], value.shape[3]
+        )
+        mask = None
+        if len(inputs) == 4:
+            mask = Mask(inputs[3], node.args[-1][0].dtype.name)
+        common: dict[str, Any] = {
+            "shape": shape, "dtype": node.args[-1 if mask is None else -2][0].dtype.name,
+            "q": inputs[0], "k": inputs[1], "v": inputs[2], "mask": mask,
+            "causal": is_causal, "scale": scale, "target": kernels.target.kind,
+        }  # fmt: skip
+        if node.op == "attention":
+            (out, strides), (lse, _) = results
+            made = plan_attention_forward(out=Strided(out, strides), lse=lse, **common)
+        else:
+            g, out_operand, lse_operand = operands[:3]
+            dq, dk, dv = (Strided(p, s) for p, s in results)
+            made = plan_attention_backward(
+                out=out_operand, lse=lse_operand.place, dout=g, dq=dq, dk=dk, dv=dv, **common
+            )
+        self.items.extend(made)
+
+    def _strided(self, node: Node, view: views.View) -> Strided:
+        base = self.place[node]
+        place = BufferRef(base.buffer, base.offset + view.offset * node.dtype.itemsize)
+        return Strided(place, view.strides)  # type: ignore[arg-type]
 
     # -- running ---------------------------------------------------------------------------------
 
