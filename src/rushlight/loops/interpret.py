@@ -38,9 +38,14 @@ def evaluate(outputs: Sequence[Node], inputs: Callable[[Node], Array]) -> list[A
             if node.op in ("leaf", "scalar"):
                 known[node] = np.asarray(inputs(node))
             else:
-                operands = [_read(known[n], view_of((n, v))) if n.op != "host" else known[n] for n, v in node.args]
-                known[node] = _RULES[node.op](node, *operands)
+                known[node] = _RULES[node.op](node, *_operands(node, known))
     return [known[n] for n in outputs]
+
+
+def _operands(node: Node, known: dict[Node, Any]) -> list[Any]:
+    if node.op == "item":
+        return [known[node.args[0][0]]]
+    return [_read(known[n], view_of((n, v))) for n, v in node.args]
 
 
 def _in_order(outputs: Sequence[Node]) -> list[Node]:

@@ -63,6 +63,7 @@ class Unit:
     is_column: bool = False
     reads: set[Node] = field(default_factory=set)
     epilogue_of: Node | None = None
+    items: list[Node] = field(default_factory=list)  # results of a single that has several
 
     @property
     def numel(self) -> int:
@@ -71,7 +72,7 @@ class Unit:
     @property
     def writes(self) -> list[Node]:
         if self.single is not None:
-            return [self.single]
+            return self.items or [self.single]
         return [r.home for r in self.roots]
 
 
@@ -134,7 +135,9 @@ class Fusion:
             elif node.op == "update":
                 self._add_update(node)
             elif node.op == "item":
-                self.place[node] = self.place[node.args[0][0]]
+                maker = self.place[node.args[0][0]]
+                self.units[maker].items.append(node)
+                self.place[node] = maker
             else:
                 self._new_unit(single=node, reads={n for n, _ in node.args})
                 self.place[node] = len(self.units) - 1
