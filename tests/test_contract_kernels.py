@@ -69,7 +69,9 @@ def prepare(launch: Launch, addresses: list[int], target: str):
     return call
 
 
-def run(launches: list[Launch], addresses: list[int], target: str, cut: int | None = None) -> None:
+def run(
+    launches: list[Launch], addresses: list[int], target: str, cut: int | None = None
+) -> None:
     for launch in launches:
         call = prepare(launch, addresses, target)
         step = cut or max(launch.chunks, 1)
@@ -87,7 +89,11 @@ def strides(array: np.ndarray) -> tuple[int, ...]:
 def as_operand(number: int, array: np.ndarray, dtype: str, batch: int, rows: int) -> Operand:
     steps = strides(array)
     return Operand(
-        BufferRef(number), dtype, steps[:batch], steps[batch : batch + rows], steps[batch + rows :]
+        BufferRef(number),
+        dtype,
+        steps[:batch],
+        steps[batch : batch + rows],
+        steps[batch + rows :],
     )
 
 
@@ -223,7 +229,10 @@ def test_convolution_and_its_weight_gradient(size, channels, target):
     want = np.einsum("ocij,nchwij->nohw", w.astype("float64"), windows.astype("float64"))
     np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
     gradient = contract(
-        y.transpose(1, 0, 2, 3), windows.transpose(0, 2, 3, 1, 4, 5), (0, 1, 3, 3), target=target
+        y.transpose(1, 0, 2, 3),
+        windows.transpose(0, 2, 3, 1, 4, 5),
+        (0, 1, 3, 3),
+        target=target,
     )
     want = np.einsum("nohw,nchwij->ocij", y.astype("float64"), windows.astype("float64"))
     np.testing.assert_allclose(gradient, want, rtol=1e-4, atol=2e-3)
@@ -263,7 +272,9 @@ def test_sums_are_fma_in_order_within_blocks():
     assert abs(got - fsum((a[0] * b[:, 0]).tolist())) < 1e-12
     ones = np.full((1, 300), 1.0, "float32")
     small = np.full((300, 1), 2.0**-24, "float32")
-    small[0] = 1.0  # the first block's sum stays at 1, the second's 44 small ones are added at once
+    small[0] = (
+        1.0  # the first block's sum stays at 1, the second's 44 small ones are added at once
+    )
     assert contract(ones, small)[0, 0] == np.float32(1 + 44 * 2.0**-24)
 
 
@@ -277,7 +288,9 @@ def bias_relu(k, value: str) -> str:
     k.store(2, total)
     positive = k.let(f"fcmp ogt <16 x float> {total}, zeroinitializer")
     scale = k.let(f"fptrunc <16 x double> {k.load(3)} to <16 x float>")
-    kept = k.let(f"select <16 x i1> {positive}, <16 x float> {total}, <16 x float> zeroinitializer")
+    kept = k.let(
+        f"select <16 x i1> {positive}, <16 x float> {total}, <16 x float> zeroinitializer"
+    )
     return k.let(f"fmul <16 x float> {kept}, {scale}")
 
 
@@ -287,7 +300,11 @@ def bias_relu(k, value: str) -> str:
 def test_epilogue_reads_and_writes_operands_once_per_output(m, k, n, by_row, target):
     a, b = rand(2, m, k), rand(2, k, n, seed=1)
     bias = rand(m if by_row else n, seed=2)
-    residual, saved, scale = rand(2, m, n, seed=3), np.zeros((2, m, n), "float32"), np.array([1.5])
+    residual, saved, scale = (
+        rand(2, m, n, seed=3),
+        np.zeros((2, m, n), "float32"),
+        np.array([1.5]),
+    )
     steps = ((0,), (1,), (0,)) if by_row else ((0,), (0,), (1,))
     operands = (
         Operand(BufferRef(3), "float32", *steps),

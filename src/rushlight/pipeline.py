@@ -10,8 +10,9 @@ from typing import Any  # buffers and traces
 
 import numpy as np
 
-from rushlight import errors
+from rushlight import config, errors
 from rushlight import dtype as dt
+from rushlight.compiled import CheckFailed, CompiledGraph
 from rushlight.ir.builder import Builder, Ref
 from rushlight.ir.node import Node
 from rushlight.loops import interpret
@@ -36,6 +37,7 @@ class Request:
 class Lowered:
     """The graph of a path: the wanted results by position, and where leaves and numbers joined."""
 
+    k: Builder
     results: dict[int, Node]
     leaves: dict[int, int]  # position -> index among the trace's leaves
     numbers: dict[int, int]
@@ -86,6 +88,7 @@ def _request(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
         if old is not None and old.buffer is storage.buffer:
             kept[leaf] = old
     fresh = [v for v in alive if v.buffer is None and v.position not in placed]
+    fresh.sort(key=lambda v: v.position)
     positions = tuple(v.position for v in fresh)
     request = Request(positions, tuple(written), tuple(kept))
     return request, Targets(fresh, homes, list(kept.values()))
@@ -117,7 +120,7 @@ def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:
             stack.extend(maker[o.position] for o in step.operands)
     k = Builder()
     refs: dict[int, Ref] = {}
-    lowered = Lowered({}, {}, {}, {})
+    lowered = Lowered(k, {}, {}, {}, {})
     leaf_count = number_count = 0
     for step in path:
         if step.kind == "leaf":
@@ -169,10 +172,59 @@ def _natural(k: Builder, ref: Ref, type: TensorType) -> Node:
     return k.node("cast", [(node, view)], (), ref.shape, ref.dtype)
 
 
-def make_program(edge: Edge, request: Request) -> ReferenceProgram:
+def make_program(edge: Edge, request: Request) -> ReferenceProgram | NativeProgram:
     wanted = request.fresh + tuple(p for p, _ in request.written)
     lowered = lower_path(edge, wanted)
-    return ReferenceProgram(lowered, request)
+    if config.process.backend == "reference":
+        return ReferenceProgram(lowered, request)
+    return NativeProgram(lowered, request)
+
+
+def _keep(targets: Targets) -> None:
+    """Copy leaves that are about to be overwritten and that somebody still holds."""
+    for value in targets.kept:
+        value.buffer = _copy(value.buffer, value.type)
+        value.claimed = False
+
+
+class NativeProgram:
+    """A compiled path, and how a trace's leaves, numbers and results map to its buffers."""
+
+    def __init__(self, lowered: Lowered, request: Request) -> None:
+        fresh = len(request.fresh)
+        written = {fresh + i: leaf for i, (_, leaf) in enumerate(request.written)}
+        results = [lowered.results[p] for p in request.fresh + tuple(p for p, _ in request.written)]
+        self.graph = CompiledGraph(lowered.k, results, written)
+        self.leaves = [lowered.leaves[p] for p in self.graph.leaves]
+        self.numbers = [lowered.numbers[n.attrs[0]] for n in self.graph.numbers]
+        self.fresh_units = [self.graph.unit_of.get(h, -1) for h in self.graph.homes[:fresh]]
+
+    def run(self, trace: Trace, targets: Targets) -> None:  # hot
+        if targets.kept:
+            _keep(targets)
+        leaves = trace.leaves
+        made = [buffers.Buffer(v.type.nbytes) for v in targets.fresh]
+        numbers = trace.numbers
+        try:
+            self.graph.run(
+                [leaves[i].address for i in self.leaves],
+                [numbers[i] for i in self.numbers],
+                [b.address for b in made],
+            )
+        except CheckFailed as failed:
+            self._keep_finished(targets, made, failed.unit)
+            step = failed.node.origin
+            raise errors.index_out_of_range(step.op.name, step.where, step.label) from None
+        for value, buffer in zip(targets.fresh, made, strict=True):
+            value.buffer = buffer
+        for value, home in targets.written:
+            value.buffer = home
+            value.claimed = True
+
+    def _keep_finished(self, targets: Targets, made: list[Any], failed: int) -> None:
+        for value, buffer, unit in zip(targets.fresh, made, self.fresh_units, strict=True):
+            if unit < failed:
+                value.buffer = buffer
 
 
 class ReferenceProgram:
@@ -199,9 +251,7 @@ class ReferenceProgram:
             origin = found.node.origin
             raise errors.index_out_of_range(origin.op.name, origin.where, origin.label) from None
         results = dict(zip(lowered.results, arrays, strict=True))
-        for value in targets.kept:
-            value.buffer = _copy(value.buffer, value.type)
-            value.claimed = False
+        _keep(targets)
         for value in targets.fresh:
             value.buffer = buffers.Buffer(value.type.nbytes)
             write_buffer(value.buffer, results[value.position], value.type)

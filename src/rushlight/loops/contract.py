@@ -17,12 +17,19 @@ from math import prod
 import numpy as np
 
 from rushlight.loops.contract_kernel import Shape, emit_contraction
-from rushlight.loops.contract_pack import Reading
+from rushlight.loops.contract_pack import Reading, panel_bytes
 from rushlight.loops.text import LANES, accumulator_dtype, item_bytes
 from rushlight.loops.contract_tile import Emit, EpilogueBuilder, Tile
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 
-__all__ = ["BLOCK", "Epilogue", "EpilogueBuilder", "EpilogueOperand", "Operand", "plan_contraction"]
+__all__ = [
+    "BLOCK",
+    "Epilogue",
+    "EpilogueBuilder",
+    "EpilogueOperand",
+    "Operand",
+    "plan_contraction",
+]
 
 BLOCK = 256
 """How many products are added before their sum is added to the total: part of the meaning of every contraction."""
@@ -120,7 +127,9 @@ def _fold_batch(p: _Problem) -> _Problem:
         return replace(view, batch=kept(view.batch), rows=moved(view.batch, view.rows))
 
     B = replace(p.B, batch=kept(p.B.batch))
-    return _Problem(kept(p.b), moved(p.b, p.m), p.n, p.k, fold(p.A), B, [fold(v) for v in p.views])
+    return _Problem(
+        kept(p.b), moved(p.b, p.m), p.n, p.k, fold(p.A), B, [fold(v) for v in p.views]
+    )
 
 
 def _choose_lanes(p: _Problem) -> _Problem:
@@ -142,7 +151,7 @@ class _Index:
 
     size: int
     stride: int | None
-    run: int  # how many neighbours lie side by side: 16, 8 or 4, else 0
+    row: int  # how many neighbours lie side by side, from every multiple of as many
     table: np.ndarray = field(compare=False)
 
     @staticmethod
@@ -150,11 +159,20 @@ class _Index:
         sizes, strides = _merge(sizes, strides)
         if len(sizes) <= 1:
             size, stride = (sizes[0], strides[0]) if sizes else (1, 1)
-            return _Index(size, stride, LANES if stride == 1 else 0, _ZEROS)
-        run = 0
-        if strides[-1] == 1:
-            run = next((length for length in (16, 8, 4) if sizes[-1] % length == 0), 0)
-        return _Index(prod(sizes), None, run, _table(sizes, strides))
+            return _Index(size, stride, size if stride == 1 else 0, _ZEROS)
+        row = sizes[-1] if strides[-1] == 1 else 0
+        return _Index(prod(sizes), None, row, _table(sizes, strides))
+
+    @property
+    def run(self) -> int:
+        """The longest pieces, of 16, 8 or 4, that lie side by side; else 0."""
+        if self.stride is not None:
+            return LANES if self.stride == 1 else 0
+        return next((length for length in (16, 8, 4) if self.row and self.row % length == 0), 0)
+
+    def has_rows_of(self, length: int) -> bool:
+        """Whether positions from every multiple of `length` up to the next lie side by side."""
+        return self.stride == 1 or (self.row > 0 and self.row % length == 0)
 
     @property
     def ints(self) -> tuple[int, int]:
@@ -191,10 +209,22 @@ def _table(sizes: Dims, strides: Dims) -> np.ndarray:
     return np.concatenate([offsets, np.repeat(tail, LANES)])
 
 
+LONG_ROW = 256
+GROUP = 16
+"""Where rows of B are at least `LONG_ROW` elements apart, up to `GROUP` panels are packed together."""
+
 # ---- tiles, blocks, chunks ----
 
 _TILES = {
-    ("avx512", 4): (Tile(13, 2), Tile(8, 2), Tile(4, 4), Tile(1, 8), Tile(1, 2), Tile(13, 1), Tile(8, 1)),
+    ("avx512", 4): (
+        Tile(13, 2),
+        Tile(8, 2),
+        Tile(4, 4),
+        Tile(1, 8),
+        Tile(1, 2),
+        Tile(13, 1),
+        Tile(8, 1),
+    ),
     ("avx512", 8): (Tile(13, 1), Tile(8, 1), Tile(4, 2), Tile(1, 4), Tile(1, 1)),
     ("avx2", 4): (Tile(6, 1), Tile(4, 1), Tile(1, 4), Tile(1, 1)),
     ("avx2", 8): (Tile(3, 1), Tile(1, 2), Tile(1, 1)),
@@ -208,15 +238,17 @@ def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: 
     `read_a` and `read_b` say that the operand could be read in place, which needs a whole tile of it.
     """
 
+    item = item_bytes(dtype)
+    registers = -(-LANES * item // {"avx512": 64, "avx2": 32}.get(target, 16))  # of one vector
+
     def cost(tile: Tile) -> float:
-        tiles = -(-m // tile.rows) * -(-n // tile.columns)
-        issue = max(tile.rows * tile.vectors / 2, (tile.rows + tile.vectors) / 2, 4)
-        pack_a = 0 if read_a and m >= tile.rows else 0.3 * -(-m // tile.rows) * tile.rows
-        pack_b = 0 if read_b and n >= tile.columns else tile.vectors * -(-n // tile.columns)
-        if tile.vectors > 2:
-            pack_b *= 2  # such a panel does not fit the first-level cache
-        # Measured: a step of k costs a little more than its multiply-adds.
-        return tiles * (issue + 0.7) + pack_a + pack_b
+        """Cycles for one k, measured: issue of the multiply-adds, their overhead, and packing."""
+        down, across = -(-m // tile.rows), -(-n // tile.columns)
+        vectors = tile.vectors * registers
+        step = max(tile.rows * vectors / 2, 4) + (2.5 if read_a else 1) + (1.5 if vectors == 1 else 0)
+        pack_a = 0 if read_a and m >= tile.rows else 0.5 * down * tile.rows
+        pack_b = 0 if read_b and n >= tile.columns else 4 * across * vectors
+        return down * across * step + pack_a + pack_b * (2 if tile.columns * item > 128 else 1)
 
     return min(_TILES.get((target, item_bytes(dtype)), _NARROW_TILES), key=cost)
 
@@ -228,20 +260,19 @@ def _cut(size: int, unit: int, most: int, pieces: int) -> int:
     return -(-share // unit) * unit
 
 
-def _choose_blocks(p: _Problem, tile: Tile, sizes: tuple[int, int, int, int], workers: int) -> tuple[int, int]:
-    """Rows and columns of one chunk: A's block stays in the second-level cache."""
+def _choose_blocks(
+    sizes: tuple[int, int, int, int], tile: Tile, item: int, workers: int
+) -> tuple[int, int]:
+    """Rows and columns of one chunk: A's block, and sums that wait for later k, stay in the second-level cache."""
     b, m, n, k = sizes
-    item = item_bytes(accumulator_dtype(p.A.dtype))
-    most_rows, most_columns = 2048 // item, 2048 // item
-    if b * m * n * max(k, 1) < 1 << 20 or workers == 1:
-        wanted = 1
-    else:
-        wanted = min(4 * workers, max(1, (b * m * n * k) >> 19))
+    most_rows = 2080 // item
+    most_columns = (4096 if k <= BLOCK else 2048) // item
+    work = b * m * n * max(k, 1)
+    wanted = 1 if workers == 1 else max(1, min(4 * workers, work >> 18))
     wanted = -(-wanted // b)
-    down = min(wanted, max(1, -(-m // most_rows)))
-    columns = _cut(n, tile.columns, most_columns, -(-wanted // down))
-    down = -(-wanted // -(-n // columns))
-    return _cut(m, tile.rows, most_rows, down), columns
+    across = -(-n // most_columns)
+    rows = _cut(m, tile.rows, most_rows, -(-wanted // across))
+    return rows, _cut(n, tile.columns, most_columns, -(-wanted // -(-m // rows)))
 
 
 def _reading(lanes: _Index, depth: _Index) -> Reading:
@@ -257,35 +288,48 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
     b_k, b_columns = _Index.of(p.k, p.B.rows), _Index.of(p.n, p.B.columns)
     same, deep = p.A.dtype == total, a_k.stride is not None
     place_a = same and deep and a_rows.stride is not None and n <= 128
-    place_b = same and b_columns.stride == 1 and b_k.stride is not None and (m <= 32 or n <= 128)
+    place_b = (
+        same and b_columns.stride == 1 and b_k.stride is not None and (m <= 32 or n <= 128)
+    )
     tile = _choose_tile(target, total, m, n, place_a, place_b)
     place_a, place_b = place_a and m >= tile.rows, place_b and n >= tile.columns
-    rows, columns = _choose_blocks(p, tile, (b, m, n, k), workers)
     ends = [(_Index.of(p.m, view.rows), _Index.of(p.n, view.columns)) for view in p.views]
     plain = epilogue is None and p.views[0].dtype == total
-    straight = plain and ends[0][0].stride is not None and ends[0][1].stride == 1
+    # Later blocks of k are added to sums in scratch memory: a wide output's rows lie in too many pages.
+    straight = plain and k <= BLOCK and ends[0][0].stride is not None
+    straight = straight and ends[0][1].has_rows_of(tile.columns)
+    rows, columns = _choose_blocks((b, m, n, k), tile, item_bytes(total), workers)
     shape = Shape(
         p.A.dtype, tile,
         None if place_a else _reading(a_rows, a_k), None if place_b else _reading(b_columns, b_k),
         tuple((view.dtype, _columns(column)) for view, (_, column) in zip(p.views, ends, strict=True)),
         (epilogue.returns if epilogue else None) or total, epilogue.key if epilogue else "",
     )  # fmt: skip
-    indices = [_Index.of(p.b, p.A.batch), a_rows, a_k, _Index.of(p.b, p.B.batch), b_k, b_columns]
+    indices = [
+        _Index.of(p.b, p.A.batch),
+        a_rows,
+        a_k,
+        _Index.of(p.b, p.B.batch),
+        b_k,
+        b_columns,
+    ]
     for view, (row, column) in zip(p.views, ends, strict=True):
         indices += [_Index.of(p.b, view.batch), row, column]
     down, across = -(-m // rows), -(-n // columns)
-    numbers = (m, n, k, rows, columns, down, across, int(straight))
-    item = item_bytes(total)
     tiles = (rows // tile.rows) * (columns // tile.columns) if k > BLOCK else 1
-    panel_a = 0 if place_a else BLOCK * rows * item + 64 * item
-    panel_b = BLOCK * tile.columns * item
-    sums = tiles * tile.rows * tile.columns * item
-    panel_a = -(-panel_a // 64) * 64
+    sums = tiles * tile.rows * tile.columns * item_bytes(total)
+    # Where B's rows are long, panels are packed in groups, so as to read each row for a while.
+    long_rows = not place_b and b_k.stride is not None and abs(b_k.stride) >= LONG_ROW
+    group = min(columns, (GROUP if long_rows else 1) * tile.columns) if not place_b else columns
+    panels = (0 if place_a else rows // tile.rows, 0 if place_b else group // tile.columns)
+    panel_a = panels[0] * panel_bytes(total, tile.rows, BLOCK)
+    panel_b = panels[1] * panel_bytes(total, tile.columns, BLOCK)
+    numbers = (m, n, k, rows, columns, down, across, int(straight), group, panel_a, panel_b)
     return Launch(
         _source(shape, epilogue.emit if epilogue else None),
         b * down * across,
         (p.A.buffer, p.B.buffer, *(view.buffer for view in p.views)),
-        (*numbers, panel_a, *(number for index in indices for number in index.ints)),
+        (*numbers, *(number for index in indices for number in index.ints)),
         tuple(index.table for index in indices),
         scratch=panel_a + panel_b + sums,
     )
@@ -305,4 +349,3 @@ def _source(shape: Shape, emit: Emit | None) -> KernelSource:
     if source is None:
         source = _sources[shape] = emit_contraction(shape, BLOCK, emit)
     return source
-

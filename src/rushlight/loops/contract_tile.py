@@ -64,7 +64,9 @@ def emit_tile(name: str, dtype: str, tile: Tile, *, packed: bool) -> tuple[str, 
         text.line(f"%a{row} = phi ptr [%head{row}, %entry], [%a{row}.next, %loop]")
     cells = [(row, column) for row in range(tile.rows) for column in range(tile.vectors)]
     for r, c in cells:
-        text.line(f"%s{r}.{c} = phi {vector(dtype)} [zeroinitializer, %entry], [%n{r}.{c}, %loop]")
+        text.line(
+            f"%s{r}.{c} = phi {vector(dtype)} [zeroinitializer, %entry], [%n{r}.{c}, %loop]"
+        )
     _emit_products(text, tile, dtype, heads, packed)
     for row in heads:
         step = str(tile.rows * size) if packed else "%ak"
@@ -75,7 +77,9 @@ def emit_tile(name: str, dtype: str, tile: Tile, *, packed: bool) -> tuple[str, 
     text.line("br i1 %more, label %loop, label %done")
     text.label("done")
     for r, c in cells:
-        text.line(f"%d{r}.{c} = phi {vector(dtype)} [zeroinitializer, %entry], [%n{r}.{c}, %loop]")
+        text.line(
+            f"%d{r}.{c} = phi {vector(dtype)} [zeroinitializer, %entry], [%n{r}.{c}, %loop]"
+        )
     _emit_sums(text, tile, dtype, kind, size)
     head = (
         f"define internal void @{name}(i64 %k, ptr noalias %A, i64 %ar, i64 %ak, ptr noalias %B, i64 %bk, "
@@ -216,7 +220,9 @@ class EpilogueBuilder:
         if operand.slots.columns == "any":
             columns = operand.column.offsets(text, self._first, self._last)
             return load_scattered(text, dtype, operand.at, columns, self.mask)
-        place = text.place(stored_type(dtype), operand.at, operand.column.offset(text, self._first))
+        place = text.place(
+            stored_type(dtype), operand.at, operand.column.offset(text, self._first)
+        )
         if operand.slots.columns == "lanes":
             return load_vector(text, dtype, place, self.mask)
         kind = stored_type(dtype)
@@ -238,7 +244,12 @@ Emit = Callable[[EpilogueBuilder, str], str]
 
 
 def emit_finish(
-    name: str, tile: Tile, dtype: str, operands: list[OperandSlots], emit: Emit | None, returns: str
+    name: str,
+    tile: Tile,
+    dtype: str,
+    operands: list[OperandSlots],
+    emit: Emit | None,
+    returns: str,
 ) -> tuple[str, set[str]]:
     """Text of `void @name(args, batch, first row, rows, first column, columns, sums)`.
 
@@ -258,7 +269,9 @@ def emit_finish(
     _emit_columns(text, dtype, bound, emit, returns)
     text.label("row.end")
     text.line("%r.next = add i64 %r, 1")
-    text.line(f"%from.next = getelementptr i8, ptr %from, i64 {tile.columns * item_bytes(dtype)}")
+    text.line(
+        f"%from.next = getelementptr i8, ptr %from, i64 {tile.columns * item_bytes(dtype)}"
+    )
     more = text.let("icmp slt i64 %r.next, %rows")
     text.line(f"br i1 {more}, label %row.head, label %done")
     text.label("done")
@@ -302,7 +315,13 @@ def _emit_columns(
 
 
 def _emit_vector(
-    text: Text, dtype: str, bound: list[_Bound], emit: Emit | None, returns: str, at: str, mask: str | None
+    text: Text,
+    dtype: str,
+    bound: list[_Bound],
+    emit: Emit | None,
+    returns: str,
+    at: str,
+    mask: str | None,
 ) -> None:
     place = text.place(stored_type(dtype), "%from", at)
     value = text.let(f"load {vector(dtype)}, ptr {place}, align {item_bytes(dtype)}")

@@ -7,7 +7,7 @@ in memory on a usual path.
 Results that are NaN are some NaN: sign and payload are not specified.
 """
 
-from rushlight.loops.vecmath import error, exponential, logarithm, power, trigonometric
+from rushlight.loops.vecmath import error, exponential, inverse, logarithm, power, rounding, trigonometric
 from rushlight.loops.vecmath.registry import FUNCTIONS, arity, declaration, definition, symbol
 
 __all__ = ["FUNCTIONS", "arity", "declaration", "definition", "symbol"]
