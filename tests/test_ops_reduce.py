@@ -102,7 +102,9 @@ def test_vector_norms(order):
 
 
 def test_norm_of_large_float32_is_finite():
-    check("norm", np.array([3e30, 4e30], "float32"), grad=False)
+    import rushlight
+
+    assert rushlight.tensor([3e30, 4e30]).norm().item() == np.float32(5e30)
 
 
 def test_norm_of_zeros_has_zero_gradient():
