@@ -145,7 +145,7 @@ def _random(node: Node, seed: Array, offset: Array) -> Array:
 def _reduce(node: Node, x: Array) -> Array:
     kind, count = node.attrs
     kept = x.shape[: x.ndim - count]
-    rows = np.ascontiguousarray(x).reshape(*kept, -1)
+    rows = np.ascontiguousarray(x).reshape(*kept, views.numel(x.shape[len(kept) :]))
     if kind in ("sum", "prod"):
         wide = rows.astype(np.float64) if rows.dtype == np.float32 else rows
         out = wide.sum(-1) if kind == "sum" else wide.prod(-1)
