@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any  # buffers and traces
 
@@ -54,10 +58,40 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
             edge.programs = {}
         edge.programs[request] = program
     try:
-        program.run(trace, targets)
-    except BaseException as error:
+        with _uninterrupted():
+            program.run(trace, targets)
+    except Exception as error:
         _spoil(targets, error)
+        _restore(trace)
         raise
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back an interrupt (SIGINT) until results are in place, so that no step is half done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_INTERRUPT = {signal.SIGINT}
+
+
+def _restore(trace: Trace) -> None:
+    """After a failed flush, storages that were to be written keep the contents they had."""
+    for storage_ref, old_ref, _ in trace.mutated:
+        storage: Storage | None = storage_ref()
+        if storage is not None and storage.value.buffer is None:
+            old = old_ref()
+            if old is None or old.buffer is not storage.buffer:
+                old = Value(storage.value.type, storage.buffer)
+                old.claimed = True
+            storage.value = old
 
 
 @dataclass(slots=True)
