@@ -72,7 +72,7 @@ class Adam(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def state_names(self, group: dict[str, Any], param: Tensor) -> tuple[str, ...]:
         return _AMSGRAD_STATE if group["amsgrad"] else _ADAM_STATE
 
     def advance(

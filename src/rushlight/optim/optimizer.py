@@ -120,9 +120,9 @@ class Optimizer:
 
     def init(self, param: Tensor, group: dict[str, Any]) -> tuple[Tensor, ...]:
         """The tensors of a parameter's state before its first step, in the order of STATE."""
-        return tuple(_zeros_like(param) for _ in self.state_names(group))
+        return tuple(_zeros_like(param) for _ in self.state_names(group, param))
 
-    def state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def state_names(self, group: dict[str, Any], param: Tensor) -> tuple[str, ...]:
         """The names of a parameter's state tensors under a group's options."""
         return self.STATE
 
@@ -172,11 +172,11 @@ class Optimizer:
         fresh: dict[int, tuple[Tensor, float]] = {}
         for group in self.param_groups:
             found: dict[tuple[Any, ...], tuple[Batch, dict[str, Tensor]]] = {}
-            names = self.state_names(group)
             for param in group["params"]:
                 if param.grad is None:
                     continue
                 self._check_grad(param)
+                names = self.state_names(group, param)
                 state = self.state[param] if names or self.NUMBERS else {}
                 key = self._place(state, param, group, names)
                 if key not in found:
