@@ -34,7 +34,9 @@ class Launch:
     """One call of a kernel: `chunks` independent tasks over these pointers and integers.
 
     `tables` are constant int64 arrays (offset tables) that the runtime keeps alive; their addresses follow `pointers`
-    and precede `ints` in the argument block.
+    and precede `ints` in the argument block. An `independent` launch needs nothing that the launches just before it
+    write, back to and including the last that is not independent, nor do they need anything that it overwrites: they
+    run side by side.
     """
 
     source: KernelSource
@@ -43,3 +45,4 @@ class Launch:
     ints: tuple[int, ...] = ()
     tables: tuple[np.ndarray, ...] = field(default=(), compare=False)
     scratch: int = 0
+    independent: bool = False

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from itertools import chain
 from typing import Any, NamedTuple
@@ -27,6 +27,8 @@ import rushlight as rl
 from rushlight.nn.hooks import RemovableHandle, insert_hook
 from rushlight.nn.module import clear_gradient
 from rushlight.tensor import Tensor
+from rushlight.trace import flush
+from rushlight.trace.memo import remembered
 
 
 class _Required:
@@ -65,18 +67,20 @@ class Batch(NamedTuple):
 
 
 def update_all(rule: Callable[..., None], batches: list[Batch]) -> None:
-    """One optimizer step: tensor operations only, every write in place."""
-    for flags, hyper, params, grads, states in batches:
-        for param, grad, state in zip(params, grads, states, strict=True):
-            rule(param, grad, state, flags, hyper)
+    """One optimizer step: tensor operations only, every write in place; recorded once."""
+    key = (rule, tuple((b.flags, len(b.hyper), len(b.params), len(b.states[0])) for b in batches))
+    tensors = [t for b in batches for t in chain(b.params, b.grads, *b.states)]
+    numbers = [n for b in batches for n in b.hyper]
 
+    def record(hyper: Sequence[Any]) -> None:
+        at = 0
+        for flags, floats, params, grads, states in batches:
+            own = tuple(hyper[at : at + len(floats)])
+            at += len(floats)
+            for param, grad, state in zip(params, grads, states, strict=True):
+                rule(param, grad, state, flags, own)
 
-def finish_step() -> None:
-    """Tell the runtime that a training step has been recorded in full, so that it may run it."""
-    trace = getattr(rl, "trace", None)
-    flush = getattr(trace, "flush", None)
-    if flush is not None:
-        flush()
+    remembered(key, record, tensors, numbers)
 
 
 class Optimizer:
@@ -447,7 +451,7 @@ def _around_step(step: Callable[..., Any]) -> Callable[..., Any]:
         after = self._optimizer_step_post_hooks
         for hook in chain(after.values(), _step_post_hooks.values()):
             hook(self, args, kwargs)
-        finish_step()
+        flush()
         return out
 
     run.hooked = True  # type: ignore[attr-defined]

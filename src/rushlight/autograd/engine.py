@@ -1,0 +1,389 @@
+"""The backward pass: walk the tape from the roots, in reverse order of recording.
+
+Note: memoised backward. A trace's path fixes the tape made in it (`trace/record.py`), so when the whole walk
+stays inside the trace, with no hooks, its outcome is a function of the path: the edge where the walk ends and the positions
+of the gradients. The next time the trace jumps there, and nodes are only marked as freed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any  # tensors come later
+
+from rushlight import config, errors
+from rushlight.autograd.modes import enable_grad, no_grad
+from rushlight.ops.registry import OPS, TensorType
+from rushlight.trace.record import hooks as trace_hooks
+from rushlight.trace.record import local, make_tensor, set_view, value_tensor, write_storage
+from rushlight.trace.tape import Accumulate, Node, Saved
+from rushlight.trace.trie import Edge
+from rushlight.trace.value import Storage
+from rushlight.views import View
+
+Gradients = dict[int, Any]  # output number -> gradient
+
+
+class Ghost:
+    """A saved operand whose elements a derivative rule does not read: shape and dtype only."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(slots=True)
+class _Memo:
+    """What a remembered backward did: where it ended, and the gradients by accumulator."""
+
+    end: Edge
+    numbers: list[Any]
+    gradients: list[tuple[int, TensorType, int, View | None]]
+    freed: list[int]
+
+
+def backward(
+    roots: Sequence[Any],
+    gradients: Sequence[Any],
+    retain_graph: bool,
+    create_graph: bool,
+    inputs: Sequence[Any] | None = None,
+) -> None:
+    """Accumulate gradients into `.grad` of leaves (or of `inputs` alone)."""
+    grads = [seed(root, g) for root, g in zip(roots, gradients, strict=True)]
+    trace = local.trace
+    root = roots[0]
+    can_memo = len(roots) == 1 and inputs is None and not create_graph and gradients[0] is None
+    if can_memo and root._node.epoch == trace.epoch and trace.is_memoisable:
+        return _remembered(trace, root, grads[0], retain_graph)
+    walk = Walk(retain_graph, create_graph)
+    walk.start(roots, grads)
+    if inputs is not None:
+        found = walk.run_to([_target_of(t) for t in inputs])
+        for t, g in zip(inputs, found, strict=True):
+            if g is not None:
+                accumulate(t, g, create_graph)
+        return
+    walk.run()
+
+
+def seed(root: Any, gradient: Any) -> Any:
+    """The cotangent of a root: ones for a scalar, otherwise what the caller gave, checked."""
+    if root._node is None:
+        raise errors.no_grad_fn()
+    if gradient is not None:
+        if gradient.shape != root.shape:
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[0] has a shape of {list(gradient.shape)} and "
+                f"output[0] has a shape of {list(root.shape)}."
+            )
+        return gradient
+    if root.numel() != 1:
+        raise errors.grad_not_scalar(root.shape)
+    if not root.dtype.is_floating_point:
+        raise RuntimeError(
+            f"grad can be implicitly created only for real scalar outputs but got {root.dtype!r}"
+        )
+    with no_grad():
+        return OPS["full"](shape=tuple(root.shape), value=1.0, dtype=root.dtype)
+
+
+def _target_of(tensor: Any) -> tuple[Node, int]:
+    if tensor._node is None:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    return tensor._node, tensor._output
+
+
+def _remembered(trace: Any, root: Any, gradient: Any, retain_graph: bool) -> None:
+    states = []
+    for node in trace.accumulators:
+        target = node.target()
+        existing = None if target is None else target._grad
+        if existing is None:
+            states.append(target is not None)
+        else:
+            value = existing._storage.value
+            if value.epoch != trace.epoch:
+                trace.join(value)
+            states.append((value.position, existing._view))
+    node = root._node
+    key = (node.index, root._output, retain_graph, tuple(states))
+    edge = trace.edge
+    memos = edge.memos
+    memo = None if memos is None else memos.get(key)
+    if memo is not None:
+        _replay(trace, memo)
+        return
+    leaves, numbers = len(trace.leaves), len(trace.numbers)
+    accumulators = list(trace.accumulators)
+    nodes = list(trace.nodes)
+    epoch = trace.epoch
+    walk = Walk(retain_graph, False)
+    walk.start([root], [gradient])
+    walk.run()
+    if trace.epoch != epoch or len(trace.leaves) != leaves or not trace.is_memoisable:
+        return
+    results = []
+    for i, accumulator in enumerate(accumulators):
+        target = accumulator.target()
+        if accumulator in walk.reached and target is not None and target._grad is not None:
+            value = target._grad._storage.value
+            results.append((i, value.type, value.position, target._grad._view))
+    freed = [n.index for n in nodes if n.freed]
+    if edge.memos is None:
+        edge.memos = {}
+    edge.memos[key] = _Memo(trace.edge, trace.numbers[numbers:], results, freed)
+
+
+def _replay(trace: Any, memo: _Memo) -> None:  # hot
+    """Jump to where the remembered walk ended, and hand out its gradients."""
+    trace.edge = memo.end
+    trace.numbers.extend(memo.numbers)
+    accumulators, nodes = trace.accumulators, trace.nodes
+    cls = trace_hooks.tensor_class
+    for i, type, position, view in memo.gradients:
+        target = accumulators[i].target()
+        if target is None:
+            continue
+        value = trace.new_value(type, position)
+        if target._grad is None:
+            grad = make_tensor(cls, Storage(value), type)
+            if view is not None:
+                set_view(grad, view)
+            target._grad = grad
+        else:
+            write_storage(trace, target._grad._storage, value)
+    for i in memo.freed:
+        nodes[i].free()
+
+
+class Walk:
+    """One backward pass over the tape."""
+
+    def __init__(self, retain_graph: bool, create_graph: bool) -> None:
+        self.retain_graph = retain_graph or create_graph
+        self.create_graph = create_graph
+        self.pending: dict[Node, Gradients] = {}
+        self.heap: list[tuple[int, int, Node]] = []
+        self.reached: set[Node] = set()
+        self.wanted: dict[tuple[Node, int], int] | None = None
+        self.found: list[Any] = []
+        self.needed: set[Node] | None = None
+
+    def start(self, roots: Sequence[Any], grads: Sequence[Any]) -> None:
+        for root, grad in zip(roots, grads, strict=True):
+            self.send(root._node, root._output, grad)
+
+    def run_to(self, targets: Sequence[tuple[Node, int]]) -> list[Any]:
+        """Only gradients with respect to `targets` (node, output number); None if unreached."""
+        self.wanted = {}
+        for i, target in enumerate(targets):
+            self.wanted.setdefault(target, i)
+        self.found = [None] * len(targets)
+        self.needed = _leading_to([n for _, _, n in self.heap], {t[0] for t in targets})
+        self.run()
+        return [self.found[self.wanted[t]] for t in targets]
+
+    def send(self, node: Node, output: int, grad: Any) -> None:
+        """Add a cotangent of one output of a node, and schedule the node."""
+        waiting = self.pending.get(node)
+        if waiting is None:
+            self.pending[node] = {output: grad}
+            heapq.heappush(self.heap, (-node.sequence, id(node), node))
+        elif output in waiting:
+            with self.mode():
+                waiting[output] = waiting[output] + grad
+        else:
+            waiting[output] = grad
+
+    def mode(self) -> Any:
+        return enable_grad() if self.create_graph else no_grad()
+
+    def run(self) -> None:
+        while self.heap:
+            _, _, node = heapq.heappop(self.heap)
+            grads = self.pending.pop(node)
+            self.reached.add(node)
+            if self.needed is not None and node not in self.needed:
+                continue
+            grads = self._call_prehooks(node, grads)
+            if self.wanted is not None:
+                for output, grad in grads.items():
+                    at = self.wanted.get((node, output))
+                    if at is not None:
+                        self.found[at] = grad
+            if isinstance(node, Accumulate):
+                if self.wanted is None:
+                    self._accumulate(node, grads)
+                continue
+            if self.wanted is not None and not self._leads_on(node):
+                continue
+            self._step(node, grads)
+
+    def _leads_on(self, node: Node) -> bool:
+        assert self.needed is not None
+        return any(n is not None and n in self.needed for n, _ in node.next)
+
+    def _accumulate(self, node: Accumulate, grads: Gradients) -> None:
+        target = node.target()
+        if target is None:
+            return
+        accumulate(target, grads[0], self.create_graph)
+        if node.accumulate_hooks:
+            for hook in list(node.accumulate_hooks.values()):
+                hook(target)
+
+    def _call_prehooks(self, node: Node, grads: Gradients) -> Gradients:
+        if node.prehooks:
+            for output, hooks in node.prehooks.items():
+                for hook in list(hooks.values()):
+                    if output in grads:
+                        with self.mode():
+                            changed = hook(grads[output])
+                        if changed is not None:
+                            grads[output] = changed
+        if node.post_hooks:
+            for hook in list(node.post_hooks.values()):
+                given = tuple(grads.get(i) for i in range(max(len(node.out_types), 1)))
+                changed = hook(given)
+                if changed is not None:
+                    grads = dict(enumerate(changed))
+        return grads
+
+    def _step(self, node: Node, grads: Gradients) -> None:
+        node.check_alive()
+        with self.mode():
+            results = node_gradients(node, grads)
+            if node.hooks:
+                given = tuple(grads.get(i) for i in range(max(len(node.out_types), 1)))
+                for hook in list(node.hooks.values()):
+                    changed = hook(tuple(results), given)
+                    if changed is not None:
+                        results = changed if isinstance(changed, tuple) else (changed,)
+            if config.scopes.anomaly:
+                _check_finite(node, results)
+            for (after, output), grad, saved in zip(node.next, results, node.saved, strict=True):
+                if after is not None and grad is not None:
+                    self.send(after, output, fit(grad, saved))
+        if not self.retain_graph:
+            node.free()
+
+
+def _leading_to(starts: Sequence[Node], ends: set[Node]) -> set[Node]:
+    """The nodes on some path from `starts` to `ends` (ends included)."""
+    memo: dict[Node, bool] = {}
+    stack: list[tuple[Node, bool]] = [(n, False) for n in starts]
+    while stack:
+        node, is_done = stack.pop()
+        if is_done:
+            below = any(n is not None and memo.get(n, False) for n, _ in node.next)
+            memo[node] = below or node in ends
+        elif node not in memo:
+            memo[node] = node in ends
+            stack.append((node, True))
+            stack.extend((n, False) for n, _ in node.next if n is not None and n not in memo)
+    return {n for n, leads in memo.items() if leads}
+
+
+def node_gradients(node: Node, grads: Gradients) -> Sequence[Any]:
+    """Run a node's derivative rule; one gradient (or None) for each operand."""
+    op = node.op
+    assert op is not None
+    if op.name == "function":
+        return node.metadata["apply"](node, grads)
+    count = len(node.out_types)
+    if count == 1:
+        g: Any = grads[0]
+        out: Any = value_tensor(node.outs[0]) if node.outs else Ghost(*_shape_dtype(node))
+    else:
+        g = tuple(grads[i] if i in grads else _zeros(node.out_types[i]) for i in range(count))
+        out = tuple(value_tensor(v) for v in node.outs) if node.outs else None
+    operands = [restore(s) for s in node.saved]
+    named = dict(zip(op.attrs, node.attrs, strict=True))
+    if config.scopes.grad_enabled:
+        _attach(node, operands, out)
+    results = op.vjp(g, out, *operands, **named)
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _shape_dtype(node: Node) -> tuple[Any, Any]:
+    return node.out_types[0].shape, node.out_types[0].dtype
+
+
+def _zeros(type: TensorType) -> Any:
+    return OPS["full"](shape=type.shape, value=0.0, dtype=type.dtype)
+
+
+def restore(saved: Saved) -> Any:
+    """A saved operand as a tensor without history, or its ghost."""
+    value, view, shape, dtype = saved
+    if value is None:
+        return Ghost(shape, dtype)
+    if view is None:
+        return value_tensor(value)
+    return value_tensor(value, *view)
+
+
+def _attach(node: Node, operands: list[Any], out: Any) -> None:
+    """For higher orders: restored operands keep their gradient history."""
+    for operand, (after, output) in zip(operands, node.next, strict=True):
+        if after is not None and not isinstance(operand, Ghost):
+            operand._node, operand._output = after, output
+    outs = out if isinstance(out, tuple) else (out,)
+    for i, tensor in enumerate(outs):
+        if tensor is not None and not isinstance(tensor, Ghost):
+            tensor._node, tensor._output = node, i
+
+
+def fit(grad: Any, saved: Saved) -> Any:
+    """A gradient summed to the shape, and cast to the dtype, of the operand it belongs to."""
+    _, _, shape, dtype = saved
+    if grad.shape != shape:
+        grad = sum_to(grad, shape)
+    if grad.dtype is not dtype:
+        grad = grad.to(dtype)
+    return grad
+
+
+def sum_to(grad: Any, shape: tuple[int, ...]) -> Any:
+    """Undo broadcasting: sum over the dimensions along which `shape` was expanded."""
+    extra = grad.ndim - len(shape)
+    dims = tuple(range(extra)) + tuple(
+        i + extra for i, size in enumerate(shape) if size == 1 and grad.shape[i + extra] != 1
+    )
+    if dims:
+        grad = grad.sum(dims, keepdim=True)
+    return grad.reshape(shape)
+
+
+def accumulate(tensor: Any, grad: Any, create_graph: bool) -> None:
+    """Add to `tensor.grad`: a first gradient is taken as it is, later ones are added in place."""
+    if tensor._grad is None:
+        if grad._view is not None:
+            grad = grad.clone()
+        own = make_tensor(trace_hooks.tensor_class, Storage(grad._storage.value), grad._storage.value.type)
+        if create_graph:
+            own._node, own._output = grad._node, grad._output
+        tensor._grad = own
+    elif create_graph:
+        tensor._grad = tensor._grad + grad
+    else:
+        with no_grad():
+            tensor._grad.add_(grad)
+
+
+def _check_finite(node: Node, results: Sequence[Any]) -> None:
+    for i, grad in enumerate(results):
+        if grad is not None and bool(grad.isnan().any()):
+            where = node.metadata.get("where", "")
+            place = f" (recorded at {where})" if where else ""
+            raise RuntimeError(
+                f"Function '{node.name()}' returned nan values in its {i}th output.{place}"
+            )

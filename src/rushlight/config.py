@@ -1,0 +1,70 @@
+"""The dynamic scopes: gradient mode, inference mode, default dtype and device, and flags.
+
+All are thread-local and set through context managers or setters; nothing else is hidden state.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from rushlight.device import CPU, device
+from rushlight.dtype import dtype, float16, float32, float64
+
+_BACKENDS = ("compiled", "reference")
+
+
+class _Scopes(threading.local):
+    grad_enabled = True
+    inference = False
+    devices: tuple[device, ...] = ()
+    anomaly = False
+
+
+scopes = _Scopes()  # hot: the recorder reads scopes.grad_enabled
+
+
+class _Process:
+    """Settings of the whole process (PyTorch's default dtype is one too)."""
+
+    default_dtype: dtype = float32
+    default_device: device = CPU
+    backend: str = "compiled"
+
+
+process = _Process()
+
+
+def _backend_from_environment() -> str:
+    name = os.environ.get("RUSHLIGHT_BACKEND", "compiled")
+    if name not in _BACKENDS:
+        raise ValueError(f"RUSHLIGHT_BACKEND={name!r}: expected one of {', '.join(_BACKENDS)}")
+    return name
+
+
+process.backend = _backend_from_environment()
+
+
+def default_dtype() -> dtype:
+    return process.default_dtype
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Set the dtype that Python floats and factory functions take (a floating dtype)."""
+    if not isinstance(d, dtype):
+        raise TypeError(f"invalid dtype object: {d!r}")
+    if d not in (float16, float32, float64) and not d.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, got {d!r}")
+    process.default_dtype = d
+
+
+def default_device() -> device:
+    return scopes.devices[-1] if scopes.devices else process.default_device
+
+
+def push_device(place: device) -> None:
+    scopes.devices = (*scopes.devices, place)
+
+
+def pop_device() -> None:
+    scopes.devices = scopes.devices[:-1]

@@ -1,0 +1,243 @@
+"""Element types and PyTorch's promotion lattice. Pure facts: no tensors here."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+
+
+class Category(enum.IntEnum):
+    """Promotion categories, weakest first: a higher category wins over any lower one."""
+
+    BOOL = 0
+    INTEGRAL = 1
+    FLOATING = 2
+    COMPLEX = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class dtype:  # noqa: N801 - PyTorch's name
+    """One element type. Compared by identity; there is one object for each type."""
+
+    name: str
+    itemsize: int
+    category: Category
+    is_signed: bool
+    storage: np.dtype  # the NumPy type of the stored bits (uint16 for bfloat16)
+    compute: np.dtype  # the NumPy type the reference evaluator calculates in
+    mantissa: int = 0  # explicit fraction bits of a floating type
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.category is Category.FLOATING
+
+    @property
+    def is_complex(self) -> bool:
+        return self.category is Category.COMPLEX
+
+    @property
+    def is_integral(self) -> bool:
+        """Integers and bool."""
+        return self.category <= Category.INTEGRAL
+
+    def to_real(self) -> dtype:
+        return _REAL_OF.get(self, self)
+
+    def to_complex(self) -> dtype:
+        return _COMPLEX_OF.get(self, self)
+
+
+def _floating(name: str, size: int, storage: str, compute: str, mantissa: int) -> dtype:
+    kind = Category.FLOATING
+    return dtype(name, size, kind, True, np.dtype(storage), np.dtype(compute), mantissa)
+
+
+def _integer(name: str) -> dtype:
+    bits = np.dtype(name)
+    return dtype(name, bits.itemsize, Category.INTEGRAL, bits.kind == "i", bits, bits)
+
+
+float64 = _floating("float64", 8, "float64", "float64", 52)
+float32 = _floating("float32", 4, "float32", "float32", 23)
+float16 = _floating("float16", 2, "float16", "float32", 10)
+bfloat16 = _floating("bfloat16", 2, "uint16", "float32", 7)
+int64 = _integer("int64")
+int32 = _integer("int32")
+int16 = _integer("int16")
+int8 = _integer("int8")
+uint8 = _integer("uint8")
+bool_ = dtype("bool", 1, Category.BOOL, False, np.dtype("bool"), np.dtype("bool"))
+complex64 = dtype(
+    "complex64", 8, Category.COMPLEX, True, np.dtype("complex64"), np.dtype("complex64"), 23
+)
+complex128 = dtype(
+    "complex128", 16, Category.COMPLEX, True, np.dtype("complex128"), np.dtype("complex128"), 52
+)
+
+ALL = (
+    float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8, bool_,
+    complex64, complex128,
+)  # fmt: skip
+BY_NAME = {t.name: t for t in ALL}
+ALIASES = {
+    "float": float32, "double": float64, "half": float16, "long": int64, "int": int32,
+    "short": int16, "cfloat": complex64, "cdouble": complex128,
+}  # fmt: skip
+_COMPLEX_OF = {float32: complex64, float64: complex128, float16: complex64}
+_REAL_OF = {complex64: float32, complex128: float64}
+_OF_NUMPY = {t.storage: t for t in ALL if t is not bfloat16}
+_RANK = {
+    int8: 0, int16: 1, int32: 2, int64: 3,
+    float32: 1, float64: 2,
+    complex64: 0, complex128: 1,
+}  # fmt: skip
+
+
+def of_numpy(bits: np.dtype) -> dtype:
+    """The dtype of a NumPy array; TypeError names the types that can be held."""
+    found = _OF_NUMPY.get(np.dtype(bits))
+    if found is None:
+        names = ", ".join(t.name for t in ALL)
+        raise TypeError(
+            f"can't convert np.ndarray of type {bits}. The only supported types are: {names}."
+        )
+    return found
+
+
+def of_number(value: complex) -> Category:
+    """The promotion category of a Python number."""
+    if isinstance(value, bool | np.bool_):
+        return Category.BOOL
+    if isinstance(value, int | np.integer):
+        return Category.INTEGRAL
+    if isinstance(value, float | np.floating):
+        return Category.FLOATING
+    return Category.COMPLEX
+
+
+def promote_types(a: dtype, b: dtype) -> dtype:
+    """PyTorch's symmetric promotion of two dtypes of equal standing."""
+    if a is b:
+        return a
+    if a.category is not b.category:
+        low, high = sorted((a, b), key=lambda t: t.category)
+        if high is complex64 and low is float64:
+            return complex128
+        return high
+    if a.category is Category.FLOATING:
+        if {a, b} == {float16, bfloat16}:
+            return float32
+        return max(a, b, key=lambda t: _RANK.get(t, 0))
+    if a.category is Category.INTEGRAL and uint8 in (a, b):
+        other = b if a is uint8 else a
+        return int16 if other is int8 else other
+    return max(a, b, key=lambda t: _RANK[t])
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one operand takes part in promotion: its dtype and whether it is dimensioned."""
+
+    dtype: dtype
+    level: int  # 2 dimensioned tensor, 1 zero-dimensional tensor, 0 Python number
+
+
+def result_type(operands: list[Standing], default: dtype) -> dtype:
+    """The dtype of an operation: dimensioned operands beat 0-d ones, which beat numbers.
+
+    A weaker operand only matters when its category is higher than that of all stronger ones.
+    """
+    result: dtype | None = None
+    for level in (2, 1, 0):
+        here: dtype | None = None
+        for operand in operands:
+            if operand.level == level:
+                own = operand.dtype
+                here = own if here is None else promote_types(here, own)
+        if here is None:
+            continue
+        if result is None:
+            result = here
+        elif here.category > result.category:
+            result = _lift(result, here, level, default)
+    if result is None:
+        raise ValueError("result_type: no operands")
+    return result
+
+
+def _lift(result: dtype, weaker: dtype, level: int, default: dtype) -> dtype:
+    if level == 0 and weaker.category is Category.FLOATING:
+        return default
+    if weaker.category is Category.COMPLEX:
+        if level == 0 or result.is_floating_point:
+            real = result if result.is_floating_point else default
+            return real.to_complex()
+    return weaker
+
+
+def number_dtype(category: Category, default: dtype) -> dtype:
+    """The dtype a Python number takes when it becomes a tensor by itself."""
+    if category is Category.COMPLEX:
+        return default.to_complex()
+    return (bool_, int64, default)[category]
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether a value of one dtype may be written into another without losing its category."""
+    return from_.category <= to.category
+
+
+class finfo:  # noqa: N801 - PyTorch's name
+    """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
+
+    def __init__(self, type: dtype | None = None) -> None:
+        from rushlight import config  # config imports this module
+
+        type = type or config.default_dtype()
+        if type.category < Category.FLOATING:
+            raise TypeError(
+                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
+                f"'{type!r}'"
+            )
+        type = type.to_real()
+        exponent = {float64: 1023, float32: 127, float16: 15, bfloat16: 127}[type]
+        self.dtype = type.name
+        self.bits = type.itemsize * 8
+        self.eps = 2.0**-type.mantissa
+        self.max = (2.0 - self.eps) * 2.0**exponent
+        self.min = -self.max
+        self.tiny = self.smallest_normal = 2.0 ** (1 - exponent)
+        self.resolution = {float64: 1e-15, float32: 1e-6, float16: 1e-3, bfloat16: 1e-2}[type]
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, "
+            f"eps={self.eps:g}, smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, "
+            f"dtype={self.dtype})"
+        )
+
+
+class iinfo:  # noqa: N801 - PyTorch's name
+    """Limits of an integer dtype: bits, max, min."""
+
+    def __init__(self, type: dtype) -> None:
+        if type.category is not Category.INTEGRAL:
+            raise TypeError(
+                f"torch.iinfo() requires an integer input type. Use torch.finfo to handle "
+                f"'{type!r}'"
+            )
+        self.dtype = type.name
+        self.bits = type.itemsize * 8
+        limits = np.iinfo(type.storage)
+        self.min, self.max = int(limits.min), int(limits.max)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -1,0 +1,173 @@
+"""Every message a user can cause, built from fields so that it cannot drift.
+
+Each builder returns an exception of the class PyTorch raises; callers write `raise errors.x(...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    return "[" + ", ".join(map(str, shape)) + "]"
+
+
+def cannot_broadcast(op: str, shapes: Sequence[Sequence[int]], axis: int) -> RuntimeError:
+    names = " and ".join(shape_text(s) for s in shapes)
+    sizes = " and ".join(str(s[axis]) for s in shapes if -axis <= len(s))
+    return RuntimeError(
+        f"{op}: shapes {names} cannot be broadcast: sizes {sizes} at dimension {axis} differ "
+        f"and neither is 1"
+    )
+
+
+def dim_out_of_range(op: str, dim: int, ndim: int) -> IndexError:
+    bound = max(ndim, 1)
+    return IndexError(
+        f"{op}: Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], "
+        f"but got {dim})"
+    )
+
+
+def repeated_dim(op: str, dim: int) -> RuntimeError:
+    return RuntimeError(f"{op}: dim {dim} appears multiple times in the list of dims")
+
+
+def bad_view(op: str, shape: Sequence[int], strides: Sequence[int], to: Sequence[int]) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: view size {shape_text(to)} is not compatible with input tensor's size "
+        f"{shape_text(shape)} and stride {shape_text(strides)} (at least one dimension spans "
+        f"across two contiguous subspaces). Use .reshape(...) instead."
+    )
+
+
+def bad_numel(op: str, to: Sequence[int], shape: Sequence[int]) -> RuntimeError:
+    count = 1
+    for size in shape:
+        count *= size
+    return RuntimeError(
+        f"{op}: shape '{shape_text(to)}' is invalid for input of size {count} (shape "
+        f"{shape_text(shape)})"
+    )
+
+
+def ambiguous_minus_one(op: str, to: Sequence[int]) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: cannot reshape tensor of 0 elements into shape {shape_text(to)} because the "
+        f"unspecified dimension size -1 can be any value and is ambiguous"
+    )
+
+
+def cannot_multiply(
+    op: str, a: Sequence[int], b: Sequence[int], a_size: int, b_size: int
+) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: mat1 and mat2 shapes cannot be multiplied: a {shape_text(a)} and b "
+        f"{shape_text(b)}: a's last size {a_size} must equal b's second-to-last {b_size}"
+    )
+
+
+def wrong_dtype(op: str, got: object, wanted: str) -> RuntimeError:
+    return RuntimeError(f'{op}: "{op}" not implemented for {got!r}: expected {wanted}')
+
+
+def mixed_dtypes(op: str, first: object, second: object) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: expected operands to have the same dtype, but got: {first!r} and {second!r}"
+    )
+
+
+def cannot_cast(op: str, got: object, to: object) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: result type {got!r} can't be cast to the desired output type {to!r}"
+    )
+
+
+def leaf_in_place(op: str) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: a leaf Variable that requires grad is being used in an in-place operation."
+    )
+
+
+def view_of_leaf_in_place(op: str) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: a view of a leaf Variable that requires grad is being used in an in-place "
+        f"operation."
+    )
+
+
+def shape_in_place(op: str, own: Sequence[int], result: Sequence[int]) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: output with shape {shape_text(own)} doesn't match the broadcast shape "
+        f"{shape_text(result)}"
+    )
+
+
+def overlapping_write(op: str, shape: Sequence[int], strides: Sequence[int]) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: unsupported operation: more than one element of the written-to tensor (shape "
+        f"{shape_text(shape)}, stride {shape_text(strides)}) refers to a single memory "
+        f"location. Please clone() the tensor before performing the operation."
+    )
+
+
+def grad_not_scalar(shape: Sequence[int]) -> RuntimeError:
+    return RuntimeError(
+        f"grad can be implicitly created only for scalar outputs (backward of a tensor of "
+        f"shape {shape_text(shape)})"
+    )
+
+
+def no_grad_fn() -> RuntimeError:
+    return RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+
+
+def graph_freed(op: str) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: Trying to backward through the graph a second time (or directly access saved "
+        f"tensors after they have already been freed). Saved intermediate values of the graph "
+        f"are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
+        f"you need to backward through the graph a second time or if you need to access saved "
+        f"tensors after calling backward."
+    )
+
+
+def unused_in_graph() -> RuntimeError:
+    return RuntimeError(
+        "One of the differentiated Tensors appears to not have been used in the graph. Set "
+        "allow_unused=True if this is the desired behavior."
+    )
+
+
+def numpy_needs_detach() -> RuntimeError:
+    return RuntimeError(
+        "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+    )
+
+
+def not_differentiable(op: str) -> NotImplementedError:
+    return NotImplementedError(f"the derivative for '{op}' is not implemented")
+
+
+def index_out_of_range(op: str, where: str, label: str) -> IndexError:
+    place = f" at {where}" if where else ""
+    module = f" in {label}" if label else ""
+    return IndexError(f"{op}: index out of range in self{module}{place}")
+
+
+def ambiguous_bool(shape: Sequence[int]) -> RuntimeError:
+    return RuntimeError(
+        f"Boolean value of Tensor with more than one value is ambiguous (shape "
+        f"{shape_text(shape)})"
+    )
+
+
+def no_values_bool() -> RuntimeError:
+    return RuntimeError("Boolean value of Tensor with no values is ambiguous")
+
+
+def not_one_element(shape: Sequence[int]) -> RuntimeError:
+    count = 1
+    for size in shape:
+        count *= size
+    return RuntimeError(f"a Tensor with {count} elements cannot be converted to Scalar")

@@ -1,0 +1,418 @@
+"""The builder that lowerings write against: primitives, movement, and small simplifications.
+
+A lowering is `lower(k, *operands, **attributes)`; operands are `Ref`s with Python operators, so that it reads
+like the formula. Movement (reshape, permute, slices) makes views and no nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any  # attributes and Python numbers
+
+from rushlight import dtype as dt
+from rushlight import views
+from rushlight.dtype import Category, dtype
+from rushlight.ir.node import Arg, Node, view_of
+from rushlight.ir.prims import PRIMS
+from rushlight.views import Shape, View
+
+
+class Ref:
+    """A node read through a view; what lowerings hold. Operators work elementwise, with
+    NumPy broadcasting, on operands of one dtype (Python numbers take the other's dtype)."""
+
+    __slots__ = ("k", "node", "view", "weak")
+
+    def __init__(
+        self, k: Builder, node: Node, view: View | None = None, weak: bool = False
+    ) -> None:
+        self.k = k
+        self.node = node
+        self.view = view
+        self.weak = weak  # a Python number: takes the dtype of what it meets
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.shape if self.view is None else self.view.shape
+
+    @property
+    def dtype(self) -> dtype:
+        return self.node.dtype
+
+    @property
+    def arg(self) -> Arg:
+        return (self.node, self.view)
+
+    def __add__(self, other: Operand) -> Ref:
+        return self.k.map("add", self, other)
+
+    def __radd__(self, other: Operand) -> Ref:
+        return self.k.map("add", other, self)
+
+    def __sub__(self, other: Operand) -> Ref:
+        return self.k.map("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Ref:
+        return self.k.map("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Ref:
+        return self.k.map("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Ref:
+        return self.k.map("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Ref:
+        return self.k.map("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Ref:
+        return self.k.map("div", other, self)
+
+    def __neg__(self) -> Ref:
+        return self.k.map("neg", self)
+
+    def __and__(self, other: Operand) -> Ref:
+        return self.k.map("and", self, other)
+
+    def __or__(self, other: Operand) -> Ref:
+        return self.k.map("or", self, other)
+
+    def __xor__(self, other: Operand) -> Ref:
+        return self.k.map("xor", self, other)
+
+    def __invert__(self) -> Ref:
+        return self.k.map("not", self)
+
+    def __lt__(self, other: Operand) -> Ref:
+        return self.k.map("lt", self, other)
+
+    def __le__(self, other: Operand) -> Ref:
+        return self.k.map("le", self, other)
+
+    def __gt__(self, other: Operand) -> Ref:
+        return self.k.map("gt", self, other)
+
+    def __ge__(self, other: Operand) -> Ref:
+        return self.k.map("ge", self, other)
+
+    def equals(self, other: Operand) -> Ref:
+        return self.k.map("eq", self, other)
+
+    def differs(self, other: Operand) -> Ref:
+        return self.k.map("ne", self, other)
+
+
+Operand = Ref | int | float | bool | complex
+
+
+class Builder:
+    """Makes hash-consed nodes. One builder holds one graph."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._known: dict[tuple[Any, ...], Node] = {}
+        self.origin: Any = None
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def node(
+        self, op: str, args: Sequence[Arg], attrs: tuple[Any, ...], shape: Shape, dtype: dtype
+    ) -> Node:
+        """The node with these parts: an existing one if it was made before."""
+        plain = tuple(self._plain(a) for a in args)
+        key: tuple[Any, ...] = (
+            op, attrs, shape, dtype, tuple((n.number, v) for n, v in plain),
+        )  # fmt: skip
+        if op == "const":
+            key = (*key, tuple(map(type, attrs)), tuple(map(_sign, attrs)))
+        found = self._known.get(key)
+        if found is None:
+            found = Node(len(self.nodes), op, plain, attrs, shape, dtype)
+            found.origin = self.origin
+            self._known[key] = found
+            self.nodes.append(found)
+        return found
+
+    @staticmethod
+    def _plain(arg: Arg) -> Arg:
+        node, view = arg
+        if view is None or (view.shape == node.shape and views.is_whole(view, node.numel)):
+            return (node, None)
+        return arg
+
+    def leaf(self, position: int, shape: Shape, dtype: dtype) -> Ref:
+        return Ref(self, self.node("leaf", (), (position,), shape, dtype))
+
+    def scalar(self, position: int, dtype: dtype) -> Ref:
+        """A run-time Python number (float64, int64 or bool memory cell)."""
+        return Ref(self, self.node("scalar", (), (position,), (), dtype), None, True)
+
+    def const(self, value: Any, dtype: dtype) -> Ref:
+        """A compile-time number of this dtype."""
+        plain = value if dtype.category is Category.COMPLEX else dtype.compute.type(value).item()
+        return Ref(self, self.node("const", (), (plain,), (), dtype))
+
+    def full(self, shape: Shape, value: Any, dtype: dtype) -> Ref:
+        return self.expand(self.const(value, dtype), shape)
+
+    # -- elementwise ---------------------------------------------------------------------------
+
+    def map(self, name: str, *operands: Operand) -> Ref:
+        """One elementwise primitive over broadcast operands; numbers take the others' dtype."""
+        prim = PRIMS[name]
+        first = 1 if name == "select" else 0
+        kind = next(o.dtype for o in operands[first:] if isinstance(o, Ref))
+        refs = [o if isinstance(o, Ref) else self.const(o, kind) for o in operands]
+        assert all(r.dtype is kind for r in refs[first:]), f"{name}: {[r.dtype for r in refs]}"
+        shape = views.broadcast_shapes(name, *(r.shape for r in refs))
+        out = dt.bool_ if prim.result == "bool" else kind
+        args = [self.expand(r, shape).arg for r in refs]
+        return Ref(self, self.node("map", args, (name,), shape, out))
+
+    def __getattr__(self, name: str) -> Callable[..., Ref]:
+        """`k.exp(x)`, `k.max(a, b)`, `k.select(c, a, b)`: every row of the primitive table."""
+        if name not in PRIMS:
+            raise AttributeError(name)
+        return lambda *operands: self.map(name, *operands)
+
+    def cast(self, x: Ref, to: dtype) -> Ref:
+        """Convert elements: floats to integers truncate, to bool compare with zero."""
+        if x.dtype is to:
+            return Ref(self, x.node, x.view)
+        if x.node.op == "const" and to.category is not Category.COMPLEX:
+            return self._cast_const(x, to)
+        return Ref(self, self.node("cast", [x.arg], (), x.shape, to))
+
+    def _cast_const(self, x: Ref, to: dtype) -> Ref:
+        value = x.node.attrs[0]
+        is_plain = not x.dtype.is_complex and to not in (dt.float16, dt.bfloat16)
+        if to.category is Category.INTEGRAL and is_plain:
+            is_plain = math.isfinite(value) and abs(value) < 2**31 and to.itemsize >= 4
+        if not is_plain:
+            return Ref(self, self.node("cast", [x.arg], (), x.shape, to))
+        exact = bool(value) if to is dt.bool_ else int(value) if to.is_integral else value
+        return self.expand(self.const(exact, to), x.shape)
+
+    def wide(self, x: Ref) -> Ref:
+        """Half-precision values as float32, in which all arithmetic on them is done."""
+        return self.cast(x, dt.float32) if x.dtype in (dt.float16, dt.bfloat16) else x
+
+    def iota(self, shape: Shape, dim: int, dtype: dtype = dt.int64) -> Ref:
+        """The index along `dim`, at every element."""
+        return Ref(self, self.node("iota", (), (dim,), shape, dtype))
+
+    def random(self, shape: Shape, seed: Ref, offset: Ref) -> Ref:
+        """64 random bits an element: Philox4x32-10 of (seed, offset + linear index), int64."""
+        args = [self.expand(r, shape).arg for r in (seed, offset)]
+        return Ref(self, self.node("random", args, (), shape, dt.int64))
+
+    # -- movement: views only --------------------------------------------------------------------
+
+    def expand(self, x: Ref, shape: Shape) -> Ref:
+        if x.shape == shape:
+            return x
+        return Ref(self, x.node, views.expand(view_of(x.arg), shape), x.weak)
+
+    def permute(self, x: Ref, dims: Sequence[int]) -> Ref:
+        return Ref(self, x.node, views.permute(view_of(x.arg), dims))
+
+    def reshape(self, x: Ref, shape: Shape) -> Ref:
+        """The same elements in order; copies when no single view says so."""
+        if x.shape == shape:
+            return x
+        found = views.try_reshape(view_of(x.arg), shape)
+        if found is None:
+            return self.reshape(self.copy(x), shape)
+        return Ref(self, x.node, found)
+
+    def as_strided(self, x: Ref, shape: Shape, strides: Shape, offset: int = 0) -> Ref:
+        """A view of x's own elements numbered in order (x is copied if it is itself a view)."""
+        if x.view is None:
+            return Ref(self, x.node, View(shape, strides, offset))
+        found = views.compose(View(shape, strides, offset), x.view)
+        if found is None:
+            return self.as_strided(self.copy(x), shape, strides, offset)
+        return Ref(self, x.node, found)
+
+    def slice(self, x: Ref, dim: int, start: int, length: int, step: int = 1) -> Ref:
+        own = view_of(x.arg)
+        shape, strides = list(own.shape), list(own.strides)
+        offset = own.offset + (start * strides[dim] if length else 0)
+        shape[dim] = length
+        strides[dim] *= step
+        return Ref(self, x.node, View(tuple(shape), tuple(strides), offset))
+
+    def flip(self, x: Ref, dims: Sequence[int]) -> Ref:
+        for dim in dims:
+            size = x.shape[dim]
+            x = self.slice(x, dim, max(size - 1, 0), size, -1)
+        return x
+
+    def copy(self, x: Ref) -> Ref:
+        """x's elements as a node of their own, whole and in order."""
+        return Ref(self, self.node("cast", [x.arg], (), x.shape, x.dtype))
+
+    # -- computed by kernels of their own --------------------------------------------------------
+
+    def reduce(
+        self,
+        kind: str,
+        x: Ref,
+        dims: Sequence[int],
+        keepdim: bool = False,
+        dtype: dtype | None = None,
+    ) -> Ref:
+        """`sum prod max min any all argmax argmin` over `dims`. Sums and products of float32 are
+        kept in float64 on the way; max and min carry NaN; arg forms give the first position
+        (int64, over the reduced dims in order)."""
+        kept = [d for d in range(len(x.shape)) if d not in dims]
+        order = kept + list(dims)
+        moved = self.permute(x, order) if order != list(range(len(order))) else x
+        out_type = dtype or (dt.int64 if kind.startswith("arg") else x.dtype)
+        shape = tuple(x.shape[d] for d in kept)
+        made = self.node("reduce", [moved.arg], (kind, len(dims)), shape, out_type)
+        out = Ref(self, made)
+        if keepdim:
+            out = self.reshape(out, views.reduced_shape(x.shape, dims, True))
+        return out
+
+    def contract(self, equation: str, a: Ref, b: Ref, dtype: dtype | None = None) -> Ref:
+        """A sum of products in einsum's letters: `contract("bmk,bkn->bmn", a, b)`.
+
+        Each letter of one operand alone must be in the output. Half-precision products are
+        summed in float32.
+        """
+        inputs, _, letters = equation.partition("->")
+        left, _, right = inputs.partition(",")
+        batch = [c for c in letters if c in left and c in right]
+        rows = [c for c in letters if c in left and c not in right]
+        columns = [c for c in letters if c in right and c not in left]
+        summed = [c for c in left if c in right and c not in letters]
+        x = self.permute(a, [left.index(c) for c in batch + rows + summed])
+        y = self.permute(b, [right.index(c) for c in batch + columns + summed])
+        sizes = dict(zip(left, a.shape, strict=True)) | dict(zip(right, b.shape, strict=True))
+        shape = tuple(sizes[c] for c in batch + rows + columns)
+        counts = (len(batch), len(rows), len(columns), len(summed))
+        made = self.node("contract", [x.arg, y.arg], counts, shape, dtype or a.dtype)
+        natural = batch + rows + columns
+        return self.permute(Ref(self, made), [natural.index(c) for c in letters])
+
+    def gather(
+        self, base: Ref, view: View, indices: Sequence[tuple[Ref, int, int]], label: str = "index"
+    ) -> Ref:
+        """out[i] = base[view(i) + sum(index(i) * stride)] over base's elements in order.
+
+        `indices` are (int64 index broadcastable to view.shape, stride, size), checked at run
+        time for 0 <= index < size; one outside raises IndexError at the flush, naming `label`.
+        """
+        plain = base if base.view is None else self.copy(base)
+        refs = [self.expand(i, view.shape).arg for i, _, _ in indices]
+        steps = tuple((stride, size) for _, stride, size in indices)
+        attrs = (view, steps, label)
+        return Ref(self, self.node("gather", [plain.arg, *refs], attrs, view.shape, base.dtype))
+
+    def scatter(
+        self,
+        kind: str,
+        base: Ref,
+        source: Ref,
+        view: View,
+        indices: Sequence[tuple[Ref, int, int]],
+        label: str = "index",
+    ) -> Ref:
+        """A copy of base with `kind` (set add mul max min) of source's elements, in order of
+        position, at base[view(i) + sum(index(i) * stride)]; indices as in `gather`."""
+        refs = [self.expand(i, view.shape).arg for i, _, _ in indices]
+        steps = tuple((stride, size) for _, stride, size in indices)
+        args = [base.arg, self.expand(source, view.shape).arg, *refs]
+        attrs = (kind, view, steps, label)
+        return Ref(self, self.node("scatter", args, attrs, base.shape, base.dtype))
+
+    def update(
+        self,
+        base: Ref | None,
+        parts: Sequence[tuple[Ref, View]],
+        shape: Shape,
+        dtype: dtype,
+    ) -> Ref:
+        """base (or nothing, where the parts cover everything) with each part written at its view
+        of the result's elements."""
+        if len(parts) == 1 and views.is_whole(parts[0][1], views.numel(shape)):
+            return self.reshape(parts[0][0], shape)
+        args = ([base.arg] if base is not None else []) + [p.arg for p, _ in parts]
+        attrs = (base is not None, tuple(v for _, v in parts))
+        return Ref(self, self.node("update", args, attrs, shape, dtype))
+
+    def pad(
+        self,
+        x: Ref,
+        before: Sequence[int],
+        after: Sequence[int],
+        value: Any,
+        gaps: Sequence[int] | None = None,
+    ) -> Ref:
+        """x surrounded by `value`: sizes before and after each dim, and `gaps[d]` elements of
+        `value` between neighbours. Negative sizes crop (before any gaps are made)."""
+        gaps = gaps or [0] * len(x.shape)
+        for d, (low, high) in enumerate(zip(before, after, strict=True)):
+            start, stop = max(-low, 0), x.shape[d] - max(-high, 0)
+            if (start, stop) != (0, x.shape[d]):
+                x = self.slice(x, d, start, max(stop - start, 0))
+        before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
+        if not any(before) and not any(after) and not any(gaps):
+            return x
+        inner = [max(s + (s - 1) * g, 0) for s, g in zip(x.shape, gaps, strict=True)]
+        shape = tuple(b + s + a for b, s, a in zip(before, inner, after, strict=True))
+        around = self.full(shape, value, x.dtype)
+        if 0 in x.shape:
+            return around
+        own = views.contiguous_strides(shape)
+        offset = sum(b * s for b, s in zip(before, own, strict=True))
+        steps = tuple(s * (g + 1) for s, g in zip(own, gaps, strict=True))
+        return self.update(around, [(x, View(x.shape, steps, offset))], shape, x.dtype)
+
+    def cat(self, parts: Sequence[Ref], dim: int) -> Ref:
+        shape = list(parts[0].shape)
+        shape[dim] = sum(p.shape[dim] for p in parts)
+        own = views.contiguous_strides(shape)
+        placed, at = [], 0
+        for part in parts:
+            if views.numel(part.shape):
+                placed.append((part, View(part.shape, own, at * own[dim])))
+            at += part.shape[dim]
+        if not placed:
+            return self.full(tuple(shape), 0, parts[0].dtype)
+        return self.update(None, placed, tuple(shape), parts[0].dtype)
+
+    def scan(self, kind: str, x: Ref, dim: int, dtype: dtype | None = None) -> Ref:
+        """Running `sum prod max min` along `dim` (inclusive)."""
+        last = len(x.shape) - 1
+        order = [d for d in range(last + 1) if d != dim] + [dim]
+        moved = self.permute(x, order)
+        made = self.node("scan", [moved.arg], (kind,), moved.shape, dtype or x.dtype)
+        return self.permute(Ref(self, made), [order.index(d) for d in range(last + 1)])
+
+    def host(
+        self,
+        function: Callable[..., Any],
+        outputs: Sequence[tuple[Shape, dtype]],
+        *operands: Ref,
+        **attrs: Any,
+    ) -> list[Ref]:
+        """Call a NumPy function between kernels: `function(*arrays, **attrs)` returns an array
+        for each declared output (or one array alone). Half-precision arrays come as float32."""
+        fixed = (function, tuple(sorted(attrs.items())), tuple(outputs))
+        call = self.node("host", [o.arg for o in operands], fixed, (), dt.uint8)
+        return self.items(call, outputs)
+
+    def items(self, call: Node, outputs: Sequence[tuple[Shape, dtype]]) -> list[Ref]:
+        """References to the results of a node that has several."""
+        return [
+            Ref(self, self.node("item", [(call, None)], (i,), shape, kind))
+            for i, (shape, kind) in enumerate(outputs)
+        ]
+
+
+def _sign(value: Any) -> float:
+    """Tells 0.0 from -0.0 in a node's key."""
+    return math.copysign(1.0, value) if isinstance(value, float) else 0.0

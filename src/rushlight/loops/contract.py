@@ -1,0 +1,351 @@
+"""Contractions: out[b, m, n] = sum over k of A[b, m, k] * B[b, k, n], planned as launches of packed, tiled kernels.
+
+Matrix products, einsums, convolutions (windows are strided views of a padded input) and convolution gradients are all
+this. Each of b, m, n and k is a composite of any number of dimensions.
+
+The bits of an output are fixed by its inputs and k alone: products are added by fma in order of k within blocks of
+`BLOCK`, and block sums are added in order. Half-precision inputs are widened to float32 first. Kernels are named
+by structure; sizes, strides and tables are run-time arguments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from rushlight.loops.contract_kernel import Shape, emit_contraction
+from rushlight.loops.contract_pack import Reading, panel_bytes
+from rushlight.loops.text import LANES, accumulator_dtype, item_bytes
+from rushlight.loops.contract_tile import Emit, EpilogueBuilder, Tile
+from rushlight.loops.kernel import BufferRef, KernelSource, Launch
+
+__all__ = [
+    "BLOCK",
+    "Epilogue",
+    "EpilogueBuilder",
+    "EpilogueOperand",
+    "Operand",
+    "plan_contraction",
+]
+
+BLOCK = 256
+"""How many products are added before their sum is added to the total: part of the meaning of every contraction."""
+
+Dims = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A view: element strides for each dimension of the batch, and of its rows and columns.
+
+    Rows and columns are (m, k) for A, (k, n) for B and (m, n) for the output. `buffer` points at the element
+    whose every position is zero, so strides may be zero or negative.
+    """
+
+    buffer: BufferRef
+    dtype: str
+    batch: Dims
+    rows: Dims
+    columns: Dims
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What is done to each finished vector of sums before it is stored.
+
+    `emit(builder, value)` appends LLVM text and returns the name of the vector to store, of dtype `returns` (the
+    accumulator's if None), which is then rounded to the output's. `operands` are views over (b, m, n) that `emit` loads, or
+    stores further results to, by number. `key` must say all that the text depends on apart from the operands.
+    """
+
+    key: str
+    emit: Emit
+    operands: tuple[Operand, ...] = ()
+    returns: str | None = None
+
+
+EpilogueOperand = Operand
+
+
+def plan_contraction(
+    b: Dims,
+    m: Dims,
+    n: Dims,
+    k: Dims,
+    A: Operand,
+    B: Operand,
+    out: Operand,
+    *,
+    epilogue: Epilogue | None = None,
+    target: str = "avx512",
+    workers: int = 1,
+) -> list[Launch]:
+    """Launches that compute out[b, m, n] = epilogue(sum over k of A[b, m, k] * B[b, k, n]).
+
+    `target` is 'avx512', 'avx2' or 'generic'. `workers` only guides how finely the work is cut.
+    """
+    if A.dtype != B.dtype:
+        raise ValueError(f"a contraction of {A.dtype} with {B.dtype} needs a cast first")
+    if 0 in (prod(b), prod(m), prod(n)):
+        return []
+    views = [out, *(epilogue.operands if epilogue else ())]
+    problem = _Problem(b, m, n, k, A, B, views)
+    problem = _choose_lanes(_fold_batch(problem))
+    return [_launch(problem, epilogue, target, workers)]
+
+
+# ---- shapes ----
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    b: Dims
+    m: Dims
+    n: Dims
+    k: Dims
+    A: Operand
+    B: Operand
+    views: list[Operand]  # the output, then the epilogue's operands
+
+
+def _fold_batch(p: _Problem) -> _Problem:
+    """Batch dimensions along which B does not move are rows: one large product for many small ones."""
+    shared = [axis for axis, size in enumerate(p.b) if size == 1 or p.B.batch[axis] == 0]
+    if not shared:
+        return p
+
+    def kept(values: Dims) -> Dims:
+        return tuple(value for axis, value in enumerate(values) if axis not in shared)
+
+    def moved(values: Dims, rows: Dims) -> Dims:
+        return tuple(values[axis] for axis in shared) + rows
+
+    def fold(view: Operand) -> Operand:
+        return replace(view, batch=kept(view.batch), rows=moved(view.batch, view.rows))
+
+    B = replace(p.B, batch=kept(p.B.batch))
+    return _Problem(
+        kept(p.b), moved(p.b, p.m), p.n, p.k, fold(p.A), B, [fold(v) for v in p.views]
+    )
+
+
+def _choose_lanes(p: _Problem) -> _Problem:
+    """Put on the vector lanes the side along which the output lies in order; else the larger side."""
+    rows = _Index.of(p.m, p.views[0].rows)
+    columns = _Index.of(p.n, p.views[0].columns)
+    if rows.run < LANES or (columns.run == LANES and columns.size >= min(LANES, rows.size)):
+        return p
+
+    def turn(view: Operand) -> Operand:
+        return replace(view, rows=view.columns, columns=view.rows)
+
+    return _Problem(p.b, p.n, p.m, p.k, turn(p.B), turn(p.A), [turn(view) for view in p.views])
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Element offsets of a composite position: `stride` where one number says it, else a table."""
+
+    size: int
+    stride: int | None
+    row: int  # how many neighbours lie side by side, from every multiple of as many
+    table: np.ndarray = field(compare=False)
+
+    @staticmethod
+    def of(sizes: Dims, strides: Dims) -> _Index:
+        sizes, strides = _merge(sizes, strides)
+        if len(sizes) <= 1:
+            size, stride = (sizes[0], strides[0]) if sizes else (1, 1)
+            return _Index(size, stride, size if stride == 1 else 0, _ZEROS)
+        row = sizes[-1] if strides[-1] == 1 else 0
+        return _Index(prod(sizes), None, row, _table(sizes, strides))
+
+    @property
+    def run(self) -> int:
+        """The longest pieces, of 16, 8 or 4, that lie side by side; else 0."""
+        if self.stride is not None:
+            return LANES if self.stride == 1 else 0
+        return next((length for length in (16, 8, 4) if self.row and self.row % length == 0), 0)
+
+    def has_rows_of(self, length: int) -> bool:
+        """Whether positions from every multiple of `length` up to the next lie side by side."""
+        return self.stride == 1 or (self.row > 0 and self.row % length == 0)
+
+    @property
+    def ints(self) -> tuple[int, int]:
+        return (0, 1) if self.stride is None else (self.stride, 0)
+
+    @property
+    def still(self) -> bool:
+        return self.stride == 0
+
+
+_ZEROS = np.zeros(LANES, np.int64)
+
+
+def _merge(sizes: Dims, strides: Dims) -> tuple[Dims, Dims]:
+    """The same positions with fewer dimensions, where neighbours make one."""
+    merged: list[tuple[int, int]] = []
+    for size, stride in zip(sizes, strides, strict=True):
+        if size == 1:
+            continue
+        if merged and merged[-1][1] == stride * size:
+            merged[-1] = (merged[-1][0] * size, stride)
+        else:
+            merged.append((size, stride))
+    return tuple(size for size, _ in merged), tuple(stride for _, stride in merged)
+
+
+@lru_cache(maxsize=256)
+def _table(sizes: Dims, strides: Dims) -> np.ndarray:
+    """Offsets of all positions, and the last one 16 times more, so that whole vectors of them can be read."""
+    offsets = np.zeros(1, np.int64)
+    for size, stride in zip(sizes, strides, strict=True):
+        offsets = np.add.outer(offsets, np.arange(size, dtype=np.int64) * stride).ravel()
+    tail = offsets[-1:] if len(offsets) else np.zeros(1, np.int64)
+    return np.concatenate([offsets, np.repeat(tail, LANES)])
+
+
+LONG_ROW = 256
+GROUP = 16
+"""Where rows of B are at least `LONG_ROW` elements apart, up to `GROUP` panels are packed together."""
+
+# ---- tiles, blocks, chunks ----
+
+_TILES = {
+    ("avx512", 4): (
+        Tile(13, 2),
+        Tile(8, 2),
+        Tile(4, 4),
+        Tile(1, 8),
+        Tile(1, 2),
+        Tile(13, 1),
+        Tile(8, 1),
+    ),
+    ("avx512", 8): (Tile(13, 1), Tile(8, 1), Tile(4, 2), Tile(1, 4), Tile(1, 1)),
+    ("avx2", 4): (Tile(6, 1), Tile(4, 1), Tile(1, 4), Tile(1, 1)),
+    ("avx2", 8): (Tile(3, 1), Tile(1, 2), Tile(1, 1)),
+}
+_NARROW_TILES = (Tile(3, 1), Tile(1, 2), Tile(1, 1))
+
+
+def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: bool) -> Tile:
+    """The tile that wastes least at the edges; the first listed is the fastest on large problems.
+
+    `read_a` and `read_b` say that the operand could be read in place, which needs a whole tile of it.
+    """
+
+    item = item_bytes(dtype)
+    registers = -(-LANES * item // {"avx512": 64, "avx2": 32}.get(target, 16))  # of one vector
+
+    def cost(tile: Tile) -> float:
+        """Cycles for one k, measured: issue of the multiply-adds, their overhead, and packing."""
+        down, across = -(-m // tile.rows), -(-n // tile.columns)
+        vectors = tile.vectors * registers
+        step = max(tile.rows * vectors / 2, 4) + (2.5 if read_a else 1) + (1.5 if vectors == 1 else 0)
+        pack_a = 0 if read_a and m >= tile.rows else 0.5 * down * tile.rows
+        pack_b = 0 if read_b and n >= tile.columns else 4 * across * vectors
+        return down * across * step + pack_a + pack_b * (2 if tile.columns * item > 128 else 1)
+
+    return min(_TILES.get((target, item_bytes(dtype)), _NARROW_TILES), key=cost)
+
+
+def _cut(size: int, unit: int, most: int, pieces: int) -> int:
+    """A block size: a multiple of `unit`, not above `most`, giving about `pieces` blocks of equal size."""
+    count = max(-(-size // most), min(pieces, -(-size // unit)), 1)
+    share = -(-size // count)
+    return -(-share // unit) * unit
+
+
+def _choose_blocks(
+    sizes: tuple[int, int, int, int], tile: Tile, item: int, workers: int
+) -> tuple[int, int]:
+    """Rows and columns of one chunk: A's block, and sums that wait for later k, stay in the second-level cache."""
+    b, m, n, k = sizes
+    most_rows = 2080 // item
+    most_columns = (4096 if k <= BLOCK else 2048) // item
+    work = b * m * n * max(k, 1)
+    wanted = 1 if workers == 1 else max(1, min(4 * workers, work >> 18))
+    wanted = -(-wanted // b)
+    across = -(-n // most_columns)
+    rows = _cut(m, tile.rows, most_rows, -(-wanted // across))
+    return rows, _cut(n, tile.columns, most_columns, -(-wanted // -(-m // rows)))
+
+
+def _reading(lanes: _Index, depth: _Index) -> Reading:
+    if lanes.run:
+        return Reading("lanes", lanes.run)
+    return Reading("depth", depth.run) if depth.run else Reading("any")
+
+
+def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -> Launch:
+    b, m, n, k = prod(p.b), prod(p.m), prod(p.n), prod(p.k)
+    total = accumulator_dtype(p.A.dtype)
+    a_rows, a_k = _Index.of(p.m, p.A.rows), _Index.of(p.k, p.A.columns)
+    b_k, b_columns = _Index.of(p.k, p.B.rows), _Index.of(p.n, p.B.columns)
+    same, deep = p.A.dtype == total, a_k.stride is not None
+    place_a = same and deep and a_rows.stride is not None and n <= 128
+    place_b = (
+        same and b_columns.stride == 1 and b_k.stride is not None and (m <= 32 or n <= 128)
+    )
+    tile = _choose_tile(target, total, m, n, place_a, place_b)
+    place_a, place_b = place_a and m >= tile.rows, place_b and n >= tile.columns
+    ends = [(_Index.of(p.m, view.rows), _Index.of(p.n, view.columns)) for view in p.views]
+    plain = epilogue is None and p.views[0].dtype == total
+    # Later blocks of k are added to sums in scratch memory: a wide output's rows lie in too many pages.
+    straight = plain and k <= BLOCK and ends[0][0].stride is not None
+    straight = straight and ends[0][1].has_rows_of(tile.columns)
+    rows, columns = _choose_blocks((b, m, n, k), tile, item_bytes(total), workers)
+    shape = Shape(
+        p.A.dtype, tile,
+        None if place_a else _reading(a_rows, a_k), None if place_b else _reading(b_columns, b_k),
+        tuple((view.dtype, _columns(column)) for view, (_, column) in zip(p.views, ends, strict=True)),
+        (epilogue.returns if epilogue else None) or total, epilogue.key if epilogue else "",
+    )  # fmt: skip
+    indices = [
+        _Index.of(p.b, p.A.batch),
+        a_rows,
+        a_k,
+        _Index.of(p.b, p.B.batch),
+        b_k,
+        b_columns,
+    ]
+    for view, (row, column) in zip(p.views, ends, strict=True):
+        indices += [_Index.of(p.b, view.batch), row, column]
+    down, across = -(-m // rows), -(-n // columns)
+    tiles = (rows // tile.rows) * (columns // tile.columns) if k > BLOCK else 1
+    sums = tiles * tile.rows * tile.columns * item_bytes(total)
+    # Where B's rows are long, panels are packed in groups, so as to read each row for a while.
+    long_rows = not place_b and b_k.stride is not None and abs(b_k.stride) >= LONG_ROW
+    group = min(columns, (GROUP if long_rows else 1) * tile.columns) if not place_b else columns
+    panels = (0 if place_a else rows // tile.rows, 0 if place_b else group // tile.columns)
+    panel_a = panels[0] * panel_bytes(total, tile.rows, BLOCK)
+    panel_b = panels[1] * panel_bytes(total, tile.columns, BLOCK)
+    numbers = (m, n, k, rows, columns, down, across, int(straight), group, panel_a, panel_b)
+    return Launch(
+        _source(shape, epilogue.emit if epilogue else None),
+        b * down * across,
+        (p.A.buffer, p.B.buffer, *(view.buffer for view in p.views)),
+        (*numbers, *(number for index in indices for number in index.ints)),
+        tuple(index.table for index in indices),
+        scratch=panel_a + panel_b + sums,
+    )
+
+
+def _columns(index: _Index) -> str:
+    if index.still and index.size > 1:
+        return "same"
+    return "lanes" if index.run == LANES else "any"
+
+
+_sources: dict[Shape, KernelSource] = {}
+
+
+def _source(shape: Shape, emit: Emit | None) -> KernelSource:
+    source = _sources.get(shape)
+    if source is None:
+        source = _sources[shape] = emit_contraction(shape, BLOCK, emit)
+    return source

@@ -1,0 +1,243 @@
+"""The primitives in NumPy: the definition of what the compiler must compute.
+
+An oracle for tests, and the backend `RUSHLIGHT_BACKEND=reference`. One function a primitive, none of them fast.
+bfloat16 values are float32 arrays rounded to bfloat16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any  # arrays of any dtype
+
+import numpy as np
+
+from rushlight import dtype as dt
+from rushlight import views
+from rushlight.dtype import Category, dtype
+from rushlight.ir.node import Node, view_of
+from rushlight.ir.prims import PRIMS
+from rushlight.views import View
+
+Array = np.ndarray[Any, Any]
+
+
+class IndexOutOfRange(Exception):
+    """A gather or scatter met an index outside its range; `node` says which."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(repr(node))
+        self.node = node
+
+
+def evaluate(outputs: Sequence[Node], inputs: Callable[[Node], Array]) -> list[Array]:
+    """The values of `outputs`; `inputs` gives the arrays of leaf and scalar nodes."""
+    known: dict[Node, Any] = {}
+    order = _in_order(outputs)
+    with np.errstate(all="ignore"):
+        for node in order:
+            if node.op in ("leaf", "scalar"):
+                known[node] = np.asarray(inputs(node))
+            else:
+                operands = [_read(known[n], view_of((n, v))) if n.op != "host" else known[n] for n, v in node.args]
+                known[node] = _RULES[node.op](node, *operands)
+    return [known[n] for n in outputs]
+
+
+def _in_order(outputs: Sequence[Node]) -> list[Node]:
+    seen: set[Node] = set()
+    stack = list(outputs)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(n for n, _ in node.args)
+    return sorted(seen, key=lambda n: n.number)
+
+
+def _read(array: Array, view: View) -> Array:
+    """The elements that `view` reads of an array numbered in order."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if views.numel(view.shape) == 0:
+        return np.empty(view.shape, flat.dtype)
+    size = flat.itemsize
+    strides = [s * size for s in view.strides]
+    return np.lib.stride_tricks.as_strided(flat[view.offset :], view.shape, strides)
+
+
+def _place(flat: Array, view: View) -> Array:
+    size = flat.itemsize
+    strides = [s * size for s in view.strides]
+    return np.lib.stride_tricks.as_strided(flat[view.offset :], view.shape, strides)
+
+
+def round_bfloat16(x: Array) -> Array:
+    """float32 rounded to the nearest bfloat16, ties to even, NaN kept."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded = bits + 0x7FFF + ((bits >> 16) & 1)
+    out = (rounded & 0xFFFF0000).astype(np.uint32).view(np.float32)
+    return np.where(np.isnan(x), np.float32(np.nan), out).reshape(np.shape(x))
+
+
+def round_to(x: Array, to: dtype) -> Array:
+    """An array in the dtype's compute type, holding only values that the dtype has."""
+    if to is dt.bfloat16:
+        return round_bfloat16(x.astype(np.float32))
+    if to is dt.float16:
+        return x.astype(np.float16).astype(np.float32)
+    return x.astype(to.compute)
+
+
+def cast_array(x: Array, to: dtype) -> Array:
+    """PyTorch's conversion: floats to integers truncate (wrapping through int64), to bool test."""
+    if to is dt.bool_:
+        return x != 0
+    if to.category is Category.INTEGRAL and x.dtype.kind == "f":
+        whole = np.trunc(x)
+        inside = (whole >= -(2.0**63)) & (whole < 2.0**63)
+        return np.where(inside, whole, -(2.0**63)).astype(np.int64).astype(to.compute)
+    if x.dtype.kind == "c" and not to.is_complex:
+        x = x.real
+    return round_to(x, to)
+
+
+def _map(node: Node, *operands: Array) -> Array:
+    out = PRIMS[node.attrs[0]].reference(*operands)
+    return np.asarray(out, dtype=node.dtype.compute)
+
+
+def _iota(node: Node) -> Array:
+    dim = node.attrs[0]
+    shape = [1] * len(node.shape)
+    shape[dim] = node.shape[dim]
+    index = np.arange(node.shape[dim]).reshape(shape)
+    return np.broadcast_to(index, node.shape).astype(node.dtype.compute)
+
+
+_PHILOX_M = (0xD2511F53, 0xCD9E8D57)
+_PHILOX_W = (0x9E3779B9, 0xBB67AE85)
+
+
+def _random(node: Node, seed: Array, offset: Array) -> Array:
+    """Philox4x32-10 (Salmon et al., SC 2011): counter (offset + index), key seed; words 0 and 1."""
+    count = views.numel(node.shape)
+    counter = offset.reshape(-1)[:1].astype(np.uint64) + np.arange(count, dtype=np.uint64)
+    low32 = np.uint64(0xFFFFFFFF)
+    c = [counter & low32, counter >> np.uint64(32), np.zeros_like(counter), np.zeros_like(counter)]
+    key = int(seed.reshape(-1)[0]) & 0xFFFFFFFFFFFFFFFF if count else 0
+    k0, k1 = key & 0xFFFFFFFF, key >> 32
+    for _ in range(10):
+        p0, p1 = c[0] * np.uint64(_PHILOX_M[0]), c[2] * np.uint64(_PHILOX_M[1])
+        c = [
+            (p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0),
+            p1 & low32,
+            (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1),
+            p0 & low32,
+        ]
+        k0, k1 = (k0 + _PHILOX_W[0]) & 0xFFFFFFFF, (k1 + _PHILOX_W[1]) & 0xFFFFFFFF
+    return (c[0] | (c[1] << np.uint64(32))).view(np.int64).reshape(node.shape)
+
+
+def _reduce(node: Node, x: Array) -> Array:
+    kind, count = node.attrs
+    kept = x.shape[: x.ndim - count]
+    rows = np.ascontiguousarray(x).reshape(*kept, -1)
+    if kind in ("sum", "prod"):
+        wide = rows.astype(np.float64) if rows.dtype == np.float32 else rows
+        out = wide.sum(-1) if kind == "sum" else wide.prod(-1)
+    elif kind in ("any", "all"):
+        out = rows.any(-1) if kind == "any" else rows.all(-1)
+    elif kind in ("max", "min"):
+        out = rows.max(-1) if kind == "max" else rows.min(-1)
+    else:
+        out = rows.argmax(-1) if kind == "argmax" else rows.argmin(-1)
+    return np.asarray(out).astype(node.dtype.compute)
+
+
+def _contract(node: Node, a: Array, b: Array) -> Array:
+    batch, rows, columns, summed = node.attrs
+    k = int(np.prod(a.shape[batch + rows :], dtype=np.int64))
+    lead = a.shape[:batch]
+    x = np.ascontiguousarray(a).reshape(*lead, -1 if k else int(np.prod(a.shape[batch : batch + rows])), k)
+    y = np.ascontiguousarray(b).reshape(*lead, -1 if k else int(np.prod(b.shape[batch : batch + columns])), k)
+    if x.dtype.kind == "b":
+        out = (x.astype(np.int64) @ y.astype(np.int64).swapaxes(-1, -2)) != 0
+    elif x.dtype == np.float32 and node.dtype in (dt.float16, dt.bfloat16):
+        out = x.astype(np.float64) @ y.astype(np.float64).swapaxes(-1, -2)
+    else:
+        out = x @ y.swapaxes(-1, -2)
+    return round_to(np.asarray(out).reshape(node.shape), node.dtype)
+
+
+def _positions(node: Node, view: View, steps: Any, indices: Sequence[Array]) -> Array:
+    place = np.full(view.shape, view.offset, np.int64)
+    for d, stride in enumerate(view.strides):
+        shape = [1] * len(view.shape)
+        shape[d] = view.shape[d]
+        place = place + (np.arange(view.shape[d]) * stride).reshape(shape)
+    for (stride, size), index in zip(steps, indices, strict=True):
+        if ((index < 0) | (index >= size)).any():
+            raise IndexOutOfRange(node)
+        place = place + index * stride
+    return place
+
+
+def _gather(node: Node, base: Array, *indices: Array) -> Array:
+    view, steps, _ = node.attrs
+    return base.reshape(-1)[_positions(node, view, steps, indices)]
+
+
+_SCATTER = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _scatter(node: Node, base: Array, source: Array, *indices: Array) -> Array:
+    kind, view, steps, _ = node.attrs
+    out = base.copy().reshape(-1)
+    places = _positions(node, view, steps, indices)
+    if kind == "set":
+        out[places.reshape(-1)] = source.reshape(-1)
+    else:
+        _SCATTER[kind].at(out, places.reshape(-1), source.reshape(-1))
+    return round_to(out, node.dtype).reshape(node.shape)
+
+
+def _update(node: Node, *operands: Array) -> Array:
+    has_base, parts = node.attrs
+    if has_base:
+        out = operands[0].copy().reshape(-1)
+    else:
+        out = np.zeros(views.numel(node.shape), node.dtype.compute)
+    for view, part in zip(parts, operands[has_base:], strict=True):
+        if views.numel(view.shape):
+            _place(out, view)[...] = part
+    return out.reshape(node.shape)
+
+
+def _scan(node: Node, x: Array) -> Array:
+    kind = node.attrs[0]
+    rule = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[kind]
+    wide = x.astype(np.float64) if x.dtype == np.float32 and kind in ("sum", "prod") else x
+    return np.asarray(rule.accumulate(wide, axis=-1)).astype(node.dtype.compute)
+
+
+def _host(node: Node, *operands: Array) -> list[Array]:
+    function, attrs, outputs = node.attrs
+    made = function(*(np.ascontiguousarray(o) for o in operands), **dict(attrs))
+    results = made if isinstance(made, tuple | list) else (made,)
+    return [round_to(np.asarray(r).reshape(s), k) for r, (s, k) in zip(results, outputs, strict=True)]
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "const": lambda node: np.asarray(node.attrs[0], node.dtype.compute),
+    "map": _map,
+    "cast": lambda node, x: cast_array(x, node.dtype),
+    "iota": _iota,
+    "random": _random,
+    "reduce": _reduce,
+    "contract": _contract,
+    "gather": _gather,
+    "scatter": _scatter,
+    "update": _update,
+    "scan": _scan,
+    "host": _host,
+    "item": lambda node, results: results[node.attrs[0]],
+}

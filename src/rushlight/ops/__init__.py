@@ -1,0 +1,18 @@
+"""Every operation of the user's, one declaration each, one file a family.
+
+An Op says its type rule, its derivative and its lowering; in come operand types or builder references,
+out go types, gradients or primitives. This room never touches memory, kernels or the trace.
+"""
+
+FAMILIES = (
+    "elementwise", "creation", "reduce", "scan", "statistics", "contract", "movement", "softmax",
+    "embedding", "cross_entropy", "norm", "dropout", "attention",
+)  # fmt: skip
+
+
+def load_families() -> None:
+    """Import every family, so that its ops and public names are registered."""
+    import importlib  # the families import the registry of this package
+
+    for family in FAMILIES:
+        importlib.import_module(f"rushlight.ops.{family}")

@@ -1,0 +1,218 @@
+"""What an Op is, and the two registries: of operations, and of the public names built on them.
+
+An operation is one `Op(...)` call: the names of its attributes, a type rule, a lowering and a derivative.
+Public functions call ops (`SOFTMAX(x, dim=1)`); `@public` says where each function is bound.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn  # rules take operands of any kind
+
+from rushlight import errors
+from rushlight.dtype import Category, Standing, bool_, complex128, dtype, float64, int64
+from rushlight.views import Shape, contiguous_strides, numel
+
+
+class TensorType:
+    """Shape and dtype of a value; interned, so equal types are one object.
+
+    `weak` marks a Python number (0-d; float64, int64 or bool), which hardly takes part in promotion.
+    """
+
+    __slots__ = ("dtype", "numel", "shape", "strides", "weak")
+    _known: dict[tuple[Shape, dtype, bool], TensorType] = {}
+
+    shape: Shape
+    dtype: dtype
+    strides: Shape
+    numel: int
+    weak: bool
+
+    def __new__(cls, shape: Shape, dtype: dtype, weak: bool = False) -> TensorType:
+        found = cls._known.get((shape, dtype, weak))
+        if found is None:
+            if len(cls._known) > 100_000:  # a bound, not a leak; types in use stay valid
+                cls._known.clear()
+            found = object.__new__(cls)
+            found.shape, found.dtype, found.weak = shape, dtype, weak
+            found.strides = contiguous_strides(shape)
+            found.numel = numel(shape)
+            cls._known[(shape, dtype, weak)] = found
+        return found
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel * self.dtype.itemsize
+
+    @property
+    def standing(self) -> Standing:
+        """How it takes part in promotion."""
+        return Standing(self.dtype, 0 if self.weak else 2 if self.shape else 1)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}"
+
+
+NUMBER_TYPES = {
+    Category.BOOL: TensorType((), bool_, True),
+    Category.INTEGRAL: TensorType((), int64, True),
+    Category.FLOATING: TensorType((), float64, True),
+    Category.COMPLEX: TensorType((), complex128, True),
+}
+
+
+class _NotDifferentiable:
+    def __repr__(self) -> str:
+        return "NOT_DIFFERENTIABLE"
+
+
+NOT_DIFFERENTIABLE = _NotDifferentiable()  # results never require grad (comparisons, indices)
+Vjp = Callable[..., Any]
+
+
+def _no_derivative(name: str) -> Vjp:
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise errors.not_differentiable(name)
+
+    return refuse
+
+
+class Op:
+    """One operation.
+
+    attrs:  names of the static attributes, in the order they are recorded.
+    type:   `type(*operand_types, **attrs) -> TensorType | tuple[TensorType, ...]`; raises for bad input.
+    lower:  `lower(k, *operand_refs, **attrs) -> Ref | tuple[Ref, ...]`.
+    vjp:    `vjp(g, out, *operands, **attrs) -> gradient | tuple[gradient | None, ...]` in public
+            functions of tensors; `g` and `out` are tuples for an op of several results. A gradient of a broadcast
+            operand is summed to its shape by the engine. NOT_DIFFERENTIABLE marks results without gradient.
+    """
+
+    __slots__ = ("attrs", "is_differentiable", "lower", "name", "type", "uses", "uses_out", "vjp")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        attrs: Iterable[str] = (),
+        type: Callable[..., Any],
+        lower: Callable[..., Any],
+        vjp: Vjp | _NotDifferentiable | None,
+    ) -> None:
+        self.name = name
+        self.attrs = tuple(attrs)
+        self.type = type
+        self.lower = lower
+        self.is_differentiable = vjp is not NOT_DIFFERENTIABLE
+        if vjp is None or isinstance(vjp, _NotDifferentiable):
+            vjp = _no_derivative(name)
+        self.vjp: Vjp = vjp
+        self.uses_out, self.uses = _names_used(vjp)
+        if name in OPS:
+            raise ValueError(f"op {name!r} is declared twice")
+        OPS[name] = self
+
+    def __call__(self, *operands: Any, **attrs: Any) -> Any:
+        """Record the operation on tensors and Python numbers."""
+        return recorder.record(self, operands, tuple(attrs[a] for a in self.attrs))
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"
+
+
+OPS: dict[str, Op] = {}
+
+
+def _names_used(vjp: Vjp) -> tuple[bool, tuple[bool, ...] | None]:
+    """Which operands a derivative rule reads, so that only those are saved for backward.
+
+    None for the operands means all (a rule with *operands).
+    """
+    signature = list(inspect.signature(vjp).parameters.values())
+    code = vjp.__code__
+    # a name that is only a parameter appears once in the bytecode's variable table and in no load
+    loaded = _loaded_names(code)
+    out = len(signature) > 1 and signature[1].name in loaded
+    operands: list[bool] = []
+    for parameter in signature[2:]:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return True if len(signature) <= 1 else out, None
+        if parameter.kind is parameter.KEYWORD_ONLY or parameter.kind is parameter.VAR_KEYWORD:
+            break
+        operands.append(parameter.name in loaded)
+    return out, tuple(operands)
+
+
+_KNOWN_OF_GHOSTS = ("shape", "dtype", "ndim")  # attributes that need no saved elements
+
+
+def _loaded_names(code: Any) -> set[str]:
+    """Local names whose elements the code may read: loads that are more than `x.shape`."""
+    import dis  # only at import of an op; keeps the module's own import light
+
+    names: set[str] = set()
+    steps = [s for s in dis.get_instructions(code) if s.opname != "CACHE"]
+    for step, after in zip(steps, [*steps[1:], None], strict=True):
+        if not step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "MAKE_CELL")):
+            continue
+        loaded = list(step.argval) if isinstance(step.argval, tuple) else [step.argval]
+        if after is not None and after.opname == "LOAD_ATTR" and after.argval in _KNOWN_OF_GHOSTS:
+            loaded.pop()  # the attribute is taken of the last name loaded
+        names.update(loaded)
+    return names
+
+
+class Recorder:
+    """The trace's entry points, set by `trace/` when it is imported (it comes after this room)."""
+
+    record: Callable[[Op, tuple[Any, ...], tuple[Any, ...]], Any]
+    view: Callable[[Op, Any, Any, tuple[Any, ...]], Any]  # (op, tensor, view, attrs) -> tensor
+    write: Callable[[Any, Any, str], Any]  # (destination, source, name) -> destination
+
+    @staticmethod
+    def apply_view(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:
+        """Take a view op again: its type rule gives the View."""
+        named = dict(zip(op.attrs, attrs, strict=True))
+        return recorder.view(op, x, op.type(x, **named), attrs)
+
+
+recorder = Recorder()
+
+
+@dataclass(frozen=True, slots=True)
+class Public:
+    """Where one public function is bound: `places` of torch, Tensor, F, linalg, special, fft."""
+
+    function: Callable[..., Any]
+    name: str
+    places: tuple[str, ...]
+    inplace: bool = False
+    out: bool = False
+    aliases: tuple[str, ...] = field(default=())
+
+
+PUBLIC: list[Public] = []
+
+
+def public(
+    *places: str,
+    name: str | None = None,
+    inplace: bool = False,
+    out: bool = False,
+    aliases: Iterable[str] = (),
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Bind the function at `places`; `inplace` also makes `name_`, `out` also takes `out=`."""
+
+    def bind(function: Callable[..., Any]) -> Callable[..., Any]:
+        known = name or function.__name__
+        PUBLIC.append(Public(function, known, places, inplace, out, tuple(aliases)))
+        return function
+
+    return bind

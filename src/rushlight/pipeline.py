@@ -1,0 +1,284 @@
+"""From a recorded path to results: lower every op, then compile and run, or interpret.
+
+`RUSHLIGHT_BACKEND=reference` evaluates the primitives in NumPy instead of compiling them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any  # buffers and traces
+
+import numpy as np
+
+from rushlight import config, errors
+from rushlight import dtype as dt
+from rushlight.compiled import CheckFailed, CompiledGraph
+from rushlight.ir.builder import Builder, Ref
+from rushlight.ir.node import Node
+from rushlight.loops import interpret
+from rushlight.ops.registry import TensorType
+from rushlight.runtime import buffers
+from rushlight.trace.record import Trace, hooks
+from rushlight.trace.trie import Edge
+from rushlight.trace.value import Storage, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a flush must produce, as positions: new results, results written into the memory of
+    a leaf (position, leaf), and leaves to be copied before their memory is overwritten."""
+
+    fresh: tuple[int, ...]
+    written: tuple[tuple[int, int], ...]
+    kept: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Lowered:
+    """The graph of a path: the wanted results by position, and where leaves and numbers joined."""
+
+    k: Builder
+    results: dict[int, Node]
+    leaves: dict[int, int]  # position -> index among the trace's leaves
+    numbers: dict[int, int]
+    types: dict[int, TensorType]
+
+
+def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
+    """Make every alive value real, and write what in-place operations left in their storages."""
+    request, targets = _request(trace, alive)
+    program = None if edge.programs is None else edge.programs.get(request)
+    if program is None:
+        program = make_program(edge, request)
+        if edge.programs is None:
+            edge.programs = {}
+        edge.programs[request] = program
+    try:
+        program.run(trace, targets)
+    except BaseException as error:
+        _spoil(targets, error)
+        raise
+
+
+@dataclass(slots=True)
+class Targets:
+    """The objects that receive the results of a request, in its order."""
+
+    fresh: list[Value]
+    written: list[tuple[Value, Any]]  # value, the buffer it is written into
+    kept: list[Value]
+
+
+def _request(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
+    written: list[tuple[int, int]] = []
+    homes: list[tuple[Value, Any]] = []
+    kept: dict[int, Value] = {}
+    placed: set[int] = set()
+    for storage_ref, old_ref, leaf in trace.mutated:
+        storage: Storage | None = storage_ref()
+        if storage is None or storage.value.buffer is not None:
+            continue
+        value = storage.value
+        if value.epoch != trace.epoch or value.position in placed:
+            continue
+        placed.add(value.position)
+        written.append((value.position, leaf))
+        homes.append((value, storage.buffer))
+        old = old_ref()
+        if old is not None and old.buffer is storage.buffer:
+            kept[leaf] = old
+    fresh = [v for v in alive if v.buffer is None and v.position not in placed]
+    fresh.sort(key=lambda v: v.position)
+    positions = tuple(v.position for v in fresh)
+    request = Request(positions, tuple(written), tuple(kept))
+    return request, Targets(fresh, homes, list(kept.values()))
+
+
+def _spoil(targets: Targets, error: BaseException) -> None:
+    """Results that could not be made raise the same error when they are asked for."""
+    for value in targets.fresh + [v for v, _ in targets.written]:
+        if value.buffer is None:
+            value.error = error
+
+
+hooks.execute = execute
+
+
+def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:
+    """Lower what the wanted positions depend on, in order of recording."""
+    path = edge.path()
+    maker: dict[int, Edge] = {}
+    for step in path:
+        for position in range(step.first, step.first + len(step.outs)):
+            maker[position] = step
+    needed: set[Edge] = set()
+    stack = [maker[p] for p in wanted]
+    while stack:
+        step = stack.pop()
+        if step not in needed:
+            needed.add(step)
+            stack.extend(maker[o.position] for o in step.operands)
+    k = Builder()
+    refs: dict[int, Ref] = {}
+    lowered = Lowered(k, {}, {}, {}, {})
+    leaf_count = number_count = 0
+    for step in path:
+        if step.kind == "leaf":
+            if step in needed:
+                refs[step.first] = k.leaf(step.first, step.outs[0].shape, step.outs[0].dtype)
+            lowered.leaves[step.first] = leaf_count
+            leaf_count += 1
+        elif step.kind == "number":
+            if step in needed:
+                refs[step.first] = k.scalar(step.first, step.outs[0].dtype)
+            lowered.numbers[step.first] = number_count
+            number_count += 1
+        elif step in needed:
+            _lower_step(k, step, refs)
+    for position in wanted:
+        step = maker[position]
+        type = step.outs[position - step.first]
+        lowered.types[position] = type
+        lowered.results[position] = _natural(k, refs[position], type)
+    return lowered
+
+
+def _lower_step(k: Builder, step: Edge, refs: dict[int, Ref]) -> None:
+    assert step.op is not None
+    operands = []
+    for operand in step.operands:
+        ref = refs[operand.position]
+        if operand.view is not None:
+            ref = k.as_strided(ref, *operand.view)
+        ref = Ref(k, ref.node, ref.view, operand.type.weak)
+        assert ref.shape == operand.type.shape, (step.op.name, ref.shape, operand)
+        operands.append(ref)
+    k.origin = step
+    named = dict(zip(step.op.attrs, step.attrs, strict=True))
+    made = step.op.lower(k, *operands, **named)
+    results = made if isinstance(made, tuple) else (made,)
+    for i, (ref, type) in enumerate(zip(results, step.outs, strict=True)):
+        assert ref.shape == type.shape and ref.dtype is type.dtype, (
+            f"{step.op.name}: lowered to {ref.dtype}{ref.shape}, the type rule said {type}"
+        )
+        refs[step.first + i] = ref
+
+
+def _natural(k: Builder, ref: Ref, type: TensorType) -> Node:
+    """The node whose elements in order are the result."""
+    node, view = k._plain(ref.arg)
+    if view is None and node.op not in ("const", "scalar", "leaf"):
+        return node
+    return k.node("cast", [(node, view)], (), ref.shape, ref.dtype)
+
+
+def make_program(edge: Edge, request: Request) -> ReferenceProgram | NativeProgram:
+    wanted = request.fresh + tuple(p for p, _ in request.written)
+    lowered = lower_path(edge, wanted)
+    if config.process.backend == "reference":
+        return ReferenceProgram(lowered, request)
+    return NativeProgram(lowered, request)
+
+
+def _keep(targets: Targets) -> None:
+    """Copy leaves that are about to be overwritten and that somebody still holds."""
+    for value in targets.kept:
+        value.buffer = _copy(value.buffer, value.type)
+        value.claimed = False
+
+
+class NativeProgram:
+    """A compiled path, and how a trace's leaves, numbers and results map to its buffers."""
+
+    def __init__(self, lowered: Lowered, request: Request) -> None:
+        fresh = len(request.fresh)
+        written = {fresh + i: leaf for i, (_, leaf) in enumerate(request.written)}
+        results = [lowered.results[p] for p in request.fresh + tuple(p for p, _ in request.written)]
+        self.graph = CompiledGraph(lowered.k, results, written)
+        self.leaves = [lowered.leaves[p] for p in self.graph.leaves]
+        self.numbers = [lowered.numbers[n.attrs[0]] for n in self.graph.numbers]
+        self.fresh_units = [self.graph.unit_of.get(h, -1) for h in self.graph.homes[:fresh]]
+
+    def run(self, trace: Trace, targets: Targets) -> None:  # hot
+        if targets.kept:
+            _keep(targets)
+        leaves = trace.leaves
+        made = [buffers.Buffer(v.type.nbytes) for v in targets.fresh]
+        numbers = trace.numbers
+        try:
+            self.graph.run(
+                [leaves[i].address for i in self.leaves],
+                [numbers[i] for i in self.numbers],
+                [b.address for b in made],
+            )
+        except CheckFailed as failed:
+            self._keep_finished(targets, made, failed.unit)
+            step = failed.node.origin
+            raise errors.index_out_of_range(step.op.name, step.where, step.label) from None
+        for value, buffer in zip(targets.fresh, made, strict=True):
+            value.buffer = buffer
+        for value, home in targets.written:
+            value.buffer = home
+            value.claimed = True
+
+    def _keep_finished(self, targets: Targets, made: list[Any], failed: int) -> None:
+        for value, buffer, unit in zip(targets.fresh, made, self.fresh_units, strict=True):
+            if unit < failed:
+                value.buffer = buffer
+
+
+class ReferenceProgram:
+    """Evaluates a lowered path with NumPy."""
+
+    def __init__(self, lowered: Lowered, request: Request) -> None:
+        self.lowered = lowered
+        self.request = request
+
+    def run(self, trace: Trace, targets: Targets) -> None:
+        lowered = self.lowered
+
+        def inputs(node: Node) -> Any:
+            position = node.attrs[0]
+            if node.op == "scalar":
+                number = trace.numbers[lowered.numbers[position]]
+                return np.asarray(number, node.dtype.compute)
+            return read_buffer(trace.leaves[lowered.leaves[position]], node.dtype, node.shape)
+
+        nodes = list(lowered.results.values())
+        try:
+            arrays = interpret.evaluate(nodes, inputs)
+        except interpret.IndexOutOfRange as found:
+            origin = found.node.origin
+            raise errors.index_out_of_range(origin.op.name, origin.where, origin.label) from None
+        results = dict(zip(lowered.results, arrays, strict=True))
+        _keep(targets)
+        for value in targets.fresh:
+            value.buffer = buffers.Buffer(value.type.nbytes)
+            write_buffer(value.buffer, results[value.position], value.type)
+        for value, home in targets.written:
+            write_buffer(home, results[value.position], value.type)
+            value.buffer = home
+            value.claimed = True
+
+
+def read_buffer(buffer: Any, kind: dt.dtype, shape: tuple[int, ...]) -> Any:
+    """A buffer's elements as an array in the dtype's compute type."""
+    stored = buffer.as_numpy(kind.storage, shape)
+    if kind is dt.bfloat16:
+        return (stored.astype(np.uint32) << 16).view(np.float32)
+    return stored.astype(kind.compute)
+
+
+def write_buffer(buffer: Any, array: Any, type: TensorType) -> None:
+    stored = buffer.as_numpy(type.dtype.storage, type.shape)
+    if type.dtype is dt.bfloat16:
+        bits = np.ascontiguousarray(interpret.round_bfloat16(array)).view(np.uint32)
+        stored[...] = (bits >> 16).reshape(type.shape)
+    else:
+        stored[...] = array
+
+
+def _copy(buffer: Any, type: TensorType) -> Any:
+    made = buffers.Buffer(type.nbytes)
+    made.as_numpy(np.uint8, (type.nbytes,))[:] = buffer.as_numpy(np.uint8, (type.nbytes,))
+    return made

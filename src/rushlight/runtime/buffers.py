@@ -1,0 +1,305 @@
+"""Memory: aligned blocks that return to free lists, and views of memory that others own.
+
+A block goes back to the list of its size when the last reference to its Buffer is dropped.
+Sizes come in four steps between powers of two, so at most a fifth of a block is unused. Big
+blocks are mapped one by one and ask for huge pages; small ones are cut from slabs. The lists
+hold at most a set number of bytes; the sizes least recently used go first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+
+_ALIGNMENT = 64
+_SLAB_BYTES = 1 << 20
+_LARGE_BYTES = 1 << 16  # from here on a block has a mapping of its own
+_HUGE_PAGE = 1 << 21
+_ADDRESS_BITS = 47
+# Python's default is memory shared with children after a fork, which also gets no huge pages.
+_PRIVATE = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCounters:
+    """Bytes in live buffers now and at most so far, and bytes waiting in free lists."""
+
+    in_use: int
+    peak: int
+    cached: int
+
+
+class Buffer:
+    """A block of memory, alive while it or an array made by `as_numpy` is referenced."""
+
+    __slots__ = ("__weakref__", "_block", "_owner", "address", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        block = _heap_take(nbytes)
+        self._block: _Block | None = block
+        self._owner: object = None
+        self.address = block.address
+        self.nbytes = nbytes
+
+    def __del__(self) -> None:
+        try:
+            block = self._block
+        except AttributeError:
+            return  # the allocation failed
+        if block is not None and _heap_give is not None:  # None at the very end of the process
+            _heap_give(block)
+
+    def __repr__(self) -> str:
+        return f"Buffer(nbytes={self.nbytes}, address={self.address:#x})"
+
+    @property
+    def owner(self) -> object:
+        """The object whose memory this is, when it was wrapped; None for memory of our own."""
+        return self._owner
+
+    def as_numpy(
+        self,
+        dtype: np.dtype | type | str,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None = None,
+        offset: int = 0,
+        *,
+        writable: bool = True,
+    ) -> np.ndarray:
+        """This memory as an array that keeps it alive. Strides and offset are in bytes."""
+        return np.asarray(_Exposed(self, np.dtype(dtype), shape, strides, offset, writable))
+
+
+class _Exposed:
+    """What NumPy asks for memory, and keeps as the array's base."""
+
+    __slots__ = ("__array_interface__", "_buffer")
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        dtype: np.dtype,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None,
+        offset: int,
+        writable: bool,
+    ) -> None:
+        self._buffer = buffer
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (buffer.address + offset, not writable),
+            "typestr": dtype.str,
+            "shape": shape,
+            "strides": strides,
+        }
+
+
+def wrap(owner: object, address: int, nbytes: int) -> Buffer:
+    """A Buffer on memory that `owner` keeps alive (an imported array, a mapped file)."""
+    buffer = Buffer.__new__(Buffer)
+    buffer._block = None
+    buffer._owner = owner
+    buffer.address = address
+    buffer.nbytes = nbytes
+    return buffer
+
+
+def wrap_array(array: np.ndarray) -> Buffer:
+    """A Buffer on everything that `array` reaches; its address is the lowest byte."""
+    first = array.ctypes.data
+    if array.size == 0:
+        return wrap(array, first, 0)
+    reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+    low = first + sum(step for step in reach if step < 0)
+    high = first + sum(step for step in reach if step > 0) + array.itemsize
+    return wrap(array, low, high - low)
+
+
+def memory_counters() -> MemoryCounters:
+    """What is allocated now."""
+    return MemoryCounters(_heap.in_use, _heap.peak, _heap.cached)
+
+
+def reset_peak() -> None:
+    """Let the peak count from what is in use now."""
+    _heap.peak = _heap.in_use
+
+
+def release_cached() -> None:
+    """Give memory in the free lists back to the system."""
+    _heap.trim(0)
+
+
+def set_cache_bound(nbytes: int) -> None:
+    """Keep at most `nbytes` of freed memory for reuse."""
+    _heap.bound = nbytes
+    _heap.trim(nbytes)
+
+
+class _Block:
+    """An address, its rounded size, and the mapping that it lies in."""
+
+    __slots__ = ("address", "mapping", "size")
+
+    def __init__(self, address: int, size: int, mapping: mmap.mmap) -> None:
+        self.address = address
+        self.size = size
+        self.mapping = mapping
+
+
+class _Heap:
+    """Free lists by size.
+
+    The lock is re-entrant because a collection may drop a Buffer while it is held.
+    """
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self.large = _LARGE_BYTES
+        self.in_use = self.peak = self.cached = 0
+        self.lock = threading.RLock()
+        self._free: dict[int, list[_Block]] = {}
+        self._rounded: dict[int, int] = {}
+        self._used_at: dict[int, int] = {}
+        self._clock = 0
+        self._slabs: list[mmap.mmap] = []
+        self._slab_next = self._slab_end = 0
+
+    def take(self, nbytes: int) -> _Block:  # hot
+        size = self._rounded.get(nbytes) or self._round(nbytes)
+        with self.lock:
+            self.in_use += size
+            if self.in_use > self.peak:  # noqa: PLR1730 - a call of max costs 60 ns
+                self.peak = self.in_use
+            free = self._free.get(size)
+            if free:
+                if size >= self.large:
+                    self.cached -= size
+                return free.pop()
+            try:
+                return self._make(size)
+            except BaseException:
+                self.in_use -= size
+                raise
+
+    def give(self, block: _Block) -> None:  # hot
+        size = block.size
+        with self.lock:
+            self.in_use -= size
+            free = self._free.get(size)
+            if free is None:
+                free = self._free[size] = []
+            free.append(block)
+            if size >= self.large:
+                self.cached += size
+                self._clock += 1
+                self._used_at[size] = self._clock
+                if self.cached > self.bound:
+                    self.trim(self.bound)
+
+    def trim(self, bound: int) -> None:
+        """Unmap large free blocks until at most `bound` bytes are kept; slabs stay."""
+        with self.lock:
+            for size in sorted(self._used_at, key=self._used_at.__getitem__):
+                free = self._free[size]
+                while free and self.cached > bound:
+                    free.pop()  # dropping the mapping unmaps it
+                    self.cached -= size
+
+    def _round(self, nbytes: int) -> int:
+        if len(self._rounded) > 10_000:
+            self._rounded.clear()
+        size = self._rounded[nbytes] = rounded_size(nbytes)
+        return size
+
+    def _make(self, size: int) -> _Block:
+        if size >= self.large:
+            try:
+                return _map(size)
+            except MemoryError:
+                self.trim(0)
+                return _map(size, self.in_use - size)
+        if self._slab_next + size > self._slab_end:
+            slab = _map(_SLAB_BYTES)
+            self._slabs.append(slab.mapping)
+            self._slab_next, self._slab_end = slab.address, slab.address + _SLAB_BYTES
+        address = self._slab_next
+        self._slab_next += size
+        return _Block(address, size, self._slabs[-1])
+
+
+def rounded_size(nbytes: int) -> int:
+    """The size of the block that serves `nbytes`."""
+    if nbytes <= _ALIGNMENT:
+        if nbytes < 0:
+            raise ValueError(f"a buffer cannot have {nbytes} bytes")
+        return _ALIGNMENT
+    step = max(_ALIGNMENT, 1 << ((nbytes - 1).bit_length() - 3))
+    return (nbytes + step - 1) // step * step
+
+
+def _map(size: int, in_use: int = 0) -> _Block:
+    if size >> _ADDRESS_BITS:
+        raise _out_of_memory(size, in_use)
+    huge = size >= _HUGE_PAGE
+    length = (
+        size + _HUGE_PAGE if huge else size
+    )  # room to align: what is not touched costs nothing
+    try:
+        mapping = mmap.mmap(-1, length, **_PRIVATE)
+    except (OSError, OverflowError, ValueError):
+        raise _out_of_memory(size, in_use) from None
+    address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+    if huge:
+        address = (address + _HUGE_PAGE - 1) // _HUGE_PAGE * _HUGE_PAGE
+        _advise(mapping)
+    return _Block(address, size, mapping)
+
+
+def _advise(mapping: mmap.mmap) -> None:
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # a kernel without huge pages
+
+
+def _out_of_memory(size: int, in_use: int) -> MemoryError:
+    return MemoryError(
+        f"cannot allocate {_in_words(size)} ({size} bytes); "
+        f"{_in_words(in_use)} are in use by other tensors"
+    )
+
+
+def _in_words(nbytes: int) -> str:
+    amount, unit = float(nbytes), 0
+    while amount >= 1024 and unit < 5:
+        amount /= 1024
+        unit += 1
+    return f"{amount:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB')[unit]}"
+
+
+def _default_bound() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    except (AttributeError, ValueError, OSError):
+        return 2 << 30
+
+
+def _new_lock() -> None:
+    """In a child after a fork: another thread of the parent may have held the lock."""
+    _heap.lock = threading.RLock()
+
+
+_heap = _Heap(_default_bound())
+_heap_take = _heap.take
+_heap_give = _heap.give  # bound here because a Buffer may outlive the module's names at exit
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)

@@ -1,0 +1,370 @@
+"""Cutting the graph into units: groups of stores and reductions that share a loop nest, and single ops.
+
+Note: groups. A *root* is something that needs a loop: a node to be stored, a reduction, or a part of an update. Roots
+over the same elements, in the same order, may share a group when that makes no cycle: everything a root
+reads must come from an earlier unit, or from its own group in a way the loop can follow (the same element,
+or the reduction of the same row). A node read by several groups is stored once if computing it again would cost.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rushlight import views
+from rushlight.ir.node import Node, view_of
+from rushlight.schedule.reading import (
+    VIRTUAL,
+    NotAffine,
+    Reader,
+    is_costly,
+    refine,
+)
+from rushlight.views import Shape, View
+
+MAX_ROOTS = 24  # of one group: bounds the size of a kernel's text
+LONG_ROW = 1 << 16  # elements: longer rows are reduced in pieces, one pass at a time
+
+
+@dataclass(eq=False, slots=True)
+class Root:
+    """`source`, read through `view`, is stored at `target` of `home`'s memory, or reduced over the last
+    `inner` elements into `home`."""
+
+    kind: str  # 'store' or 'reduce'
+    home: Node
+    source: Node
+    view: View
+    target: View | None = None
+    inner: int = 1  # elements of a row; 1 for stores
+    is_column: bool = False
+    reader: Reader | None = None
+
+    @property
+    def dims(self) -> Shape:
+        return self.view.shape
+
+    @property
+    def reads(self) -> set[Node]:
+        assert self.reader is not None
+        return {n for n, _ in self.reader.loads}
+
+
+@dataclass(eq=False, slots=True)
+class Unit:
+    """A group of roots that share loops, or one node with a kernel of its own (`single`)."""
+
+    number: int
+    roots: list[Root] = field(default_factory=list)
+    single: Node | None = None
+    dims: Shape = ()
+    inner: int | None = None  # elements of a row, once a reduction says so
+    is_column: bool = False
+    reads: set[Node] = field(default_factory=set)
+    epilogue_of: Node | None = None
+
+    @property
+    def numel(self) -> int:
+        return views.numel(self.dims)
+
+    @property
+    def writes(self) -> list[Node]:
+        if self.single is not None:
+            return [self.single]
+        return [r.home for r in self.roots]
+
+
+class Fusion:
+    """Decides what is stored and which roots go together."""
+
+    def __init__(self, outputs: Sequence[Node]) -> None:
+        self.outputs = list(dict.fromkeys(outputs))
+        self.order = _reachable(self.outputs)
+        self.stored: set[Node] = {n for n in self.order if n.op not in VIRTUAL}
+        self.stored.update(self.outputs)
+        for node in self.order:
+            self._store_raw_operands(node)
+        self.users: dict[Node, set[Node]] = defaultdict(set)
+        for node in self.order:
+            for operand, _ in node.args:
+                self.users[operand].add(node)
+        self.units: list[Unit] = []
+
+    def _store_raw_operands(self, node: Node) -> None:
+        """Ops with kernels of their own read memory."""
+        if node.op in VIRTUAL and node.op != "gather":
+            return
+        if node.op in ("reduce", "update"):
+            return
+        operands = node.args[:1] if node.op == "gather" else node.args
+        for operand, _ in operands:
+            self.stored.add(operand)
+
+    def run(self) -> list[Unit]:
+        """Units in an order in which they can run."""
+        for _ in range(1000):
+            try:
+                self._form()
+            except NotAffine as found:
+                assert found.node not in self.stored, found.node
+                self.stored.add(found.node)
+                continue
+            again = self._worth_storing()
+            if not again:
+                return self.units
+            self.stored.update(again)
+        raise AssertionError("fusion did not settle")
+
+    # -- forming units ---------------------------------------------------------------------------
+
+    def _form(self) -> None:
+        self.units = []
+        self.place: dict[Node, int] = {}  # stored node -> number of the unit that makes it last
+        self.touching: dict[Node, list[Unit]] = defaultdict(list)
+        for node in self.order:
+            if node not in self.stored or node.op in ("leaf", "const", "scalar"):
+                if node in self.stored and node.op in ("const", "scalar"):
+                    self._add_root(self._store_root(node))
+                continue
+            if node.op == "reduce":
+                self._add_root(self._reduce_root(node))
+            elif node.op in VIRTUAL:
+                self._add_root(self._store_root(node))
+            elif node.op == "update":
+                self._add_update(node)
+            elif node.op == "item":
+                self.place[node] = self.place[node.args[0][0]]
+            else:
+                self._new_unit(single=node, reads={n for n, _ in node.args})
+                self.place[node] = len(self.units) - 1
+
+    def _is_loaded(self, node: Node) -> bool:
+        return node in self.stored
+
+    def _store_root(self, node: Node) -> Root:
+        full = views.whole(node.shape)
+        reader = Reader(node.shape, lambda n: n is not node and n in self.stored)
+        reader.read(node, full)
+        return Root("store", node, node, full, target=full, reader=reader)
+
+    def _reduce_root(self, node: Node) -> Root:
+        source, view = node.args[0]
+        full = view_of((source, view))
+        count = node.attrs[1]
+        kept = full.shape[: len(full.shape) - count]
+        inner = views.numel(full.shape[len(kept) :])
+        reader = Reader(full.shape, self._is_loaded)
+        reader.read(source, full)
+        root = Root("reduce", node, source, full, inner=inner, reader=reader)
+        root.is_column = _runs_down_columns(reader, len(kept))
+        return root
+
+    def _add_update(self, node: Node) -> None:
+        has_base, parts = node.attrs
+        operands = list(node.args)
+        pieces: list[tuple[tuple[Node, View | None], View]] = []
+        if has_base:
+            pieces.append((operands.pop(0), views.whole(node.shape)))
+        pieces += list(zip(operands, parts, strict=True))
+        for (source, view), target in pieces:
+            own = view_of((source, view))
+            reader = Reader(own.shape, self._is_loaded)
+            reader.read(source, own)
+            root = Root("store", node, source, own, target=target, reader=reader)
+            self._new_unit(roots=[root], reads=root.reads)
+        self.place[node] = len(self.units) - 1
+
+    def _new_unit(
+        self, roots: list[Root] | None = None, single: Node | None = None, reads: set[Node] | None = None
+    ) -> Unit:
+        unit = Unit(len(self.units), roots or [], single)
+        unit.reads = set(reads or ())
+        if roots:
+            root = roots[0]
+            unit.dims, unit.is_column = root.dims, root.is_column
+            unit.inner = root.inner if root.kind == "reduce" else None
+        self.units.append(unit)
+        return unit
+
+    def _add_root(self, root: Root) -> None:
+        reads = root.reads
+        earliest = max((self.place[n] for n in reads if n in self.place), default=-1)
+        for unit in self._candidates(root, reads):
+            if unit.number >= earliest and self._can_join(root, unit, reads):
+                unit.roots.append(root)
+                self._joined(root, unit, reads)
+                return
+        unit = self._new_unit(roots=[root], reads=reads)
+        self._joined(root, unit, reads)
+
+    def _joined(self, root: Root, unit: Unit, reads: set[Node]) -> None:
+        unit.reads |= reads
+        self.place[root.home] = unit.number
+        for node in (*reads, root.home):
+            touching = self.touching[node]
+            if not touching or touching[-1] is not unit:
+                touching.append(unit)
+
+    def _candidates(self, root: Root, reads: set[Node]) -> list[Unit]:
+        found = {u.number: u for n in reads for u in self.touching[n][-8:]}
+        return [found[n] for n in sorted(found, reverse=True)]
+
+    def _can_join(self, root: Root, unit: Unit, reads: set[Node]) -> bool:
+        if unit.single is not None or len(unit.roots) >= MAX_ROOTS:
+            return False
+        own = {r.home for r in unit.roots}
+        if any(self.place.get(n, -1) >= unit.number for n in reads - own):
+            return False
+        if unit.is_column or root.is_column:
+            return (
+                unit.is_column == root.is_column
+                and unit.dims == root.dims
+                and unit.inner == root.inner
+                and not reads & own
+            )
+        if unit.roots[0].home.op == "update":
+            return False
+        return self._fits(root, unit, reads & own)
+
+    def _fits(self, root: Root, unit: Unit, within: set[Node]) -> bool:
+        """Whether the loops of `unit` can also do `root`, which reads `within` of its results."""
+        count = views.numel(root.dims)
+        if root.kind == "store" and unit.inner is not None and count * unit.inner == unit.numel and count != unit.numel:
+            return self._fits_rows(root, unit, within)
+        if count != unit.numel or count == 0:
+            return False
+        inner = root.inner if root.kind == "reduce" else unit.inner
+        if unit.inner is not None and inner != unit.inner:
+            return False
+        if inner is not None and within and inner > LONG_ROW:
+            return False
+        dims = refine(unit.dims, root.dims)
+        if dims is None:
+            return False
+        if inner is not None:
+            dims = refine(dims, (count // inner, inner)) if inner else None
+            if dims is None:
+                return False
+        assert root.reader is not None
+        rows = {r.home for r in unit.roots if r.kind == "reduce" or views.numel(r.dims) != unit.numel}
+        for node, view in root.reader.loads:
+            if node not in within:
+                continue
+            if node in rows:
+                if inner is None or not _reads_own_row(view, count // inner, inner):
+                    return False
+            elif not views.is_whole(view, count):
+                return False
+        unit.dims, unit.inner = dims, inner
+        return True
+
+    def _fits_rows(self, root: Root, unit: Unit, within: set[Node]) -> bool:
+        """A root with one element a row joins a group that reduces those rows."""
+        assert root.reader is not None and unit.inner is not None
+        rows = views.numel(root.dims)
+        by_row = {r.home for r in unit.roots if r.kind == "reduce" or views.numel(r.dims) == rows}
+        if not within or unit.inner > LONG_ROW:
+            return False
+        for node, view in root.reader.loads:
+            if node in within and (node not in by_row or not views.is_whole(view, rows)):
+                return False
+        dims = refine(unit.dims, (*root.dims, unit.inner))
+        if dims is None:
+            return False
+        unit.dims = dims
+        return True
+
+    # -- what to store ----------------------------------------------------------------------------
+
+    def _worth_storing(self) -> set[Node]:
+        """Nodes inlined in several units that would be computed again at a cost."""
+        users: dict[Node, set[int]] = defaultdict(set)
+        parents: dict[Node, set[Node]] = defaultdict(set)
+        for unit in self.units:
+            for root in unit.roots:
+                assert root.reader is not None
+                for node in root.reader.inlined:
+                    users[node].add(unit.number)
+                    for child, _ in node.args:
+                        parents[child].add(node)
+        found: set[Node] = set()
+        for node in users:
+            if len(users[node]) < 2 or node in self.stored or node.op in ("iota", "const"):
+                continue
+            above = [p for p in parents[node] if p in users]
+            if any(users[p] == users[node] for p in above):
+                continue
+            if self._weight(node) >= 2:
+                found.add(node)
+        return found
+
+    def _weight(self, node: Node) -> int:
+        """Loads of full size below the node, counting costly steps as two."""
+        total = 0
+        seen: set[Node] = set()
+        stack = [node]
+        while stack and total < 2:
+            step = stack.pop()
+            if step in seen:
+                continue
+            seen.add(step)
+            if step in self.stored and step is not node or step.op == "leaf":
+                total += step.numel * 4 >= node.numel
+                if step.op == "contract" and self.users[step] <= seen and step not in self.outputs:
+                    total += 1  # kept instead of the sums, it becomes their epilogue
+                continue
+            if is_costly(step) and step.numel * 4 >= node.numel:
+                total += 2
+            stack.extend(n for n, _ in step.args)
+        return total
+
+
+def _reachable(outputs: Sequence[Node]) -> list[Node]:
+    seen: set[Node] = set()
+    stack = list(outputs)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(n for n, _ in node.args)
+    return sorted(seen, key=lambda n: n.number)
+
+
+def _reads_own_row(view: View, rows: int, inner: int) -> bool:
+    """Whether a view over (rows, inner) reads one element a row: element r in row r."""
+    shaped = views.try_reshape(view, (rows, inner)) if len(view.shape) != 2 else view
+    if shaped is None or shaped.shape != (rows, inner):
+        shaped = _two_dims(view, rows, inner)
+    if shaped is None:
+        return False
+    row_ok = rows == 1 or shaped.strides[0] == 1
+    return shaped.offset == 0 and row_ok and (inner == 1 or shaped.strides[1] == 0)
+
+
+def _two_dims(view: View, rows: int, inner: int) -> View | None:
+    """`view` merged to (rows, inner), where its dimensions allow."""
+    left = 1
+    for i, size in enumerate(view.shape):
+        if left == rows:
+            outer = views.try_reshape(View(view.shape[:i], view.strides[:i], view.offset), (rows,))
+            last = views.try_reshape(View(view.shape[i:], view.strides[i:], 0), (inner,))
+            if outer is None or last is None:
+                return None
+            return View((rows, inner), (outer.strides[0], last.strides[0]), view.offset)
+        left *= size
+    if left == rows and inner == 1:
+        outer = views.try_reshape(view, (rows,))
+        return None if outer is None else View((rows, 1), (outer.strides[0], 0), view.offset)
+    return None
+
+
+def _runs_down_columns(reader: Reader, kept: int) -> bool:
+    """Whether neighbours in memory belong to neighbouring results and not to one reduction."""
+    rows = columns = 0
+    for _, view in reader.loads:
+        last = next((s for n, s in zip(view.shape[kept:][::-1], view.strides[kept:][::-1], strict=True) if n > 1), None)
+        lane = next((s for n, s in zip(view.shape[:kept][::-1], view.strides[:kept][::-1], strict=True) if n > 1), None)
+        rows += last == 1
+        columns += lane == 1 and last != 1
+    return columns > 0 and rows == 0

@@ -1,0 +1,104 @@
+"""Binds the registry of public functions to `torch`, `Tensor`, `nn.functional` and the rest.
+
+In-place (`name_`) and `out=` forms are made here from the plain function, once for all.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any  # binds functions of any signature
+
+from rushlight import ops
+from rushlight.ops.registry import PUBLIC, Public
+from rushlight.tensor import Tensor
+from rushlight.trace.write import write
+
+Function = Callable[..., Any]
+NAMESPACES: dict[str, dict[str, Function]] = {
+    "torch": {}, "F": {}, "linalg": {}, "special": {}, "fft": {},
+}  # fmt: skip
+
+
+def bind_all() -> None:
+    """Bind every public function of every family."""
+    ops.load_families()
+    for entry in PUBLIC:
+        for name in (entry.name, *entry.aliases):
+            _bind(entry, name)
+
+
+def _bind(entry: Public, name: str) -> None:
+    plain = entry.function
+    if "Tensor" in entry.places:
+        setattr(Tensor, name, plain)
+        if entry.inplace:
+            setattr(Tensor, name + "_", in_place_form(plain, name))
+    callable_form = out_form(plain, name) if entry.out else plain
+    for place in entry.places:
+        if place != "Tensor":
+            NAMESPACES[place][name] = callable_form
+            if entry.inplace and place in ("torch", "F"):
+                NAMESPACES[place][name + "_"] = in_place_form(plain, name)
+
+
+def in_place_form(plain: Function, name: str) -> Function:
+    """`name_(x, ...)`: the result becomes the contents of x."""
+
+    @functools.wraps(plain)
+    def inner(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _store(self, plain(self, *args, **kwargs), name + "_")
+
+    inner.__name__ = inner.__qualname__ = name + "_"
+    inner.__doc__ = f"In-place form of `{name}`."
+    return inner
+
+
+def _store(x: Any, result: Any, name: str) -> Any:
+    from rushlight import errors  # the failure path only
+
+    if result.dtype.category > x.dtype.category:
+        raise errors.cannot_cast(name, result.dtype, x.dtype)
+    if result._shape != x._shape:
+        raise errors.shape_in_place(name, x._shape, result._shape)
+    return write(x, result, name)
+
+
+def out_form(plain: Function, name: str) -> Function:
+    """The function with `out=`: a tensor (or tuple of them) that receives the result."""
+
+    @functools.wraps(plain)
+    def inner(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        result = plain(*args, **kwargs)
+        if out is None:
+            return result
+        if isinstance(result, tuple):
+            for target, part in zip(out, result, strict=True):
+                deliver(target, part, name)
+            return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
+        return deliver(out, result, name)
+
+    return inner
+
+
+def deliver(target: Any, result: Any, name: str) -> Any:
+    """Write a result into `out`, which takes the result's shape."""
+    from rushlight import config, errors  # the slow path only
+
+    if not isinstance(target, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
+    if config.scopes.grad_enabled and (target.requires_grad or result.requires_grad):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic "
+            f"differentiation, but one of the arguments requires grad."
+        )
+    if result.dtype.category > target.dtype.category:
+        raise errors.cannot_cast(name, result.dtype, target.dtype)
+    if target._shape != result._shape:
+        target.resize_(result._shape)
+    return write(target, result, name)
+
+
+# here, not in the package's __init__: there `rushlight.dtype` soon means the class, not the module,
+# and families that are imported afterwards could not say `from rushlight import dtype as dt`
+bind_all()

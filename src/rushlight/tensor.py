@@ -1,0 +1,680 @@
+"""Tensor: a handle on a view of a storage. Operations are bound to it by `surface.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any  # the API takes numbers, nested lists, arrays
+
+import numpy as np
+
+from rushlight import config, errors, views
+from rushlight import dtype as dt
+from rushlight.autograd import engine
+from rushlight.device import CPU, check_usable, device
+from rushlight.dtype import dtype
+from rushlight.ops import contract, creation, elementwise
+from rushlight.ops.registry import OPS, TensorType
+from rushlight.runtime import buffers
+from rushlight.trace import record as tracing
+from rushlight.trace.record import hooks, local, make_tensor, set_view
+from rushlight.trace.tape import Accumulate, Node, RemovableHandle
+from rushlight.trace.value import Storage, Value
+from rushlight.trace.write import current_node
+from rushlight.views import View
+
+
+class Size(tuple[int, ...]):
+    """A shape: a tuple of sizes that prints as `torch.Size([2, 3])`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"torch.Size({list(self)})"
+
+    def numel(self) -> int:
+        return math.prod(self)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return Size(found) if isinstance(index, slice) else found
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple(self) + tuple(other))
+
+    def __radd__(self, other: Any) -> Size:
+        return Size(tuple(other) + tuple(self))
+
+    def __mul__(self, count: Any) -> Size:
+        return Size(tuple(self) * count)
+
+
+class Tensor:
+    """An n-dimensional array with automatic differentiation (PyTorch's `torch.Tensor`).
+
+    >>> import rushlight as torch
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+
+    __slots__ = (
+        "__dict__", "__weakref__", "_base", "_chain", "_grad", "_node", "_offset", "_output",
+        "_rebased", "_seen", "_shape", "_storage", "_strides", "_view", "dtype",
+    )  # fmt: skip
+
+    _storage: Storage
+    _shape: tuple[int, ...]
+    _strides: tuple[int, ...]
+    _offset: int
+    _view: View | None  # None: reads the whole storage in order
+    _node: Node | None
+    _output: int
+    _grad: Tensor | None
+    _base: Tensor | None  # the tensor this is a view of, and the chain of view ops from it
+    _chain: tuple[Any, ...]
+    _rebased: int  # counts changes of gradient history by in-place writes
+    _seen: int  # the base's count when this view's history was derived
+    dtype: dtype
+
+    __array_priority__ = 1000
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is Tensor and (args or kwargs):
+            return _legacy_tensor(*args, **kwargs)
+        return object.__new__(cls)
+
+    # -- metadata --------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Size:
+        return Size(self._shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or one of its sizes."""
+        if dim is None:
+            return Size(self._shape)
+        if not self._shape:
+            raise errors.dim_out_of_range("size", dim, 0)
+        return self._shape[views.dim_index("size", dim, len(self._shape))]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Steps in elements between neighbours along each dimension (or one)."""
+        if dim is None:
+            return self._strides
+        return self._strides[views.dim_index("stride", dim, len(self._shape))]
+
+    def storage_offset(self) -> int:
+        return self._offset
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    def dim(self) -> int:
+        return len(self._shape)
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        return math.prod(self._shape)
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel() * self.dtype.itemsize
+
+    @property
+    def device(self) -> device:
+        return CPU
+
+    def get_device(self) -> int:
+        return -1
+
+    is_cuda = is_sparse = is_quantized = is_mps = is_meta = is_mkldnn = is_nested = False
+    is_xla = is_xpu = is_ipu = is_vulkan = is_sparse_csr = False
+    is_cpu = True
+    names = ()
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        if memory_format is not None and str(memory_format).endswith("channels_last"):
+            order = (0, 2, 3, 1)
+            if len(self._shape) != 4:
+                return False
+            return views.is_contiguous(
+                [self._shape[d] for d in order], [self._strides[d] for d in order]
+            )
+        return views.is_contiguous(self._shape, self._strides)
+
+    def is_floating_point(self) -> bool:
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        return self.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        return self.dtype.is_signed
+
+    def is_inference(self) -> bool:
+        return False
+
+    def is_pinned(self) -> bool:
+        return False
+
+    def is_shared(self) -> bool:
+        return False
+
+    @property
+    def layout(self) -> Any:
+        from rushlight import strided  # the public namespace imports this module
+
+        return strided
+
+    # -- gradients -------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        return current_node(self) is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set whether gradients are accumulated for this leaf."""
+        if not requires_grad:
+            if self._node is not None and not isinstance(self._node, Accumulate):
+                raise RuntimeError(
+                    "you can only change requires_grad flags of leaf variables. If you want to "
+                    "use a computed variable in a subgraph that doesn't require differentiation "
+                    "use var_no_grad = var.detach()."
+                )
+            self._node = None
+            return self
+        if not (self.dtype.is_floating_point or self.dtype.is_complex):
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        if self._node is None:
+            self._node = Accumulate(self)
+            self._output = 0
+            self._base = None
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        return self._node is None or isinstance(self._node, Accumulate)
+
+    @property
+    def grad_fn(self) -> Node | None:
+        node = current_node(self)
+        return None if isinstance(node, Accumulate) else node
+
+    @property
+    def output_nr(self) -> int:
+        return self._output
+
+    @property
+    def _version(self) -> int:
+        return self._storage.version
+
+    @property
+    def grad(self) -> Tensor | None:
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got {type(value)}"
+                )
+            if value._shape != self._shape:
+                raise RuntimeError(
+                    f"assigned grad has data of a different size: {list(value._shape)} for a "
+                    f"tensor of shape {list(self._shape)}"
+                )
+            if value.dtype is not self.dtype:
+                raise RuntimeError(
+                    f"assigned grad has data of a different type: {value.dtype!r} for a tensor "
+                    f"of {self.dtype!r}"
+                )
+        self._grad = value
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradient of this tensor to `.grad` of the leaves it came from.
+
+        gradient: the cotangent, of this tensor's shape; needed unless it has one element.
+        """
+        if inputs is not None:
+            inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+            if not inputs:
+                raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+        keep = create_graph if retain_graph is None else retain_graph
+        current_node(self)
+        engine.backward([self], [gradient], keep, create_graph, inputs)
+
+    def detach(self) -> Tensor:
+        """The same memory without gradient history."""
+        out = make_tensor(Tensor, self._storage, self._storage.value.type)
+        out.dtype = self.dtype
+        if self._view is not None:
+            set_view(out, self._view)
+        return out
+
+    def detach_(self) -> Tensor:
+        if self._base is not None:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        self._node = None
+        self._rebased += 1
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self._storage = value._storage
+        self._shape, self._strides, self._offset = value._shape, value._strides, value._offset
+        self._view, self.dtype = value._view, value.dtype
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Call `hook(grad)` when the gradient of this tensor is known; it may return another."""
+        node = current_node(self)
+        if node is None:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if node.prehooks is None:
+            node.prehooks = {}
+        node.touch()
+        return RemovableHandle(node.prehooks.setdefault(self._output, {}), hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Any:
+        """Call `hook(tensor)` after its `.grad` was accumulated (leaves only)."""
+        if not isinstance(self._node, Accumulate):
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        if self._node.accumulate_hooks is None:
+            self._node.accumulate_hooks = {}
+        self._node.touch()
+        return RemovableHandle(self._node.accumulate_hooks, hook)
+
+    def retain_grad(self) -> None:
+        """Keep `.grad` of this non-leaf tensor too."""
+        if self.is_leaf:
+            if self._node is None:
+                raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+            return
+        if self.__dict__.get("_retains_grad"):
+            return
+        self.__dict__["_retains_grad"] = True
+        import weakref  # only here
+
+        me = weakref.ref(self)
+
+        def keep(grad: Tensor) -> None:
+            target = me()
+            if target is not None:
+                engine.accumulate(target, grad, config.scopes.grad_enabled)
+
+        self.register_hook(keep)
+
+    @property
+    def retains_grad(self) -> bool:
+        return bool(self.__dict__.get("_retains_grad", False))
+
+    @classmethod
+    def _make_subclass(cls, kind: Any, data: Tensor, require_grad: bool = False) -> Any:
+        """A tensor of class `kind` on the memory of `data`, without history."""
+        out = make_tensor(kind, data._storage, data._storage.value.type)
+        out.dtype = data.dtype
+        if data._view is not None:
+            set_view(out, data._view)
+        if require_grad:
+            out.requires_grad_()
+        return out
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def _array(self) -> Any:
+        """This tensor's elements as a NumPy view of its memory (stored bits for bfloat16)."""
+        buffer = realised(self._storage)
+        kind = self.dtype.storage
+        strides = tuple(s * kind.itemsize for s in self._strides)
+        return buffer.as_numpy(kind, self._shape, strides, self._offset * kind.itemsize)
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The elements as a NumPy array that shares this tensor's memory."""
+        if not force and self.requires_grad:
+            raise errors.numpy_needs_detach()
+        if self.dtype is dt.bfloat16:
+            raise TypeError("Got unsupported ScalarType BFloat16")
+        array = self._array()
+        self._storage.exports = True
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def item(self) -> Any:
+        """The value of a one-element tensor as a Python number."""
+        if self.numel() != 1:
+            raise errors.not_one_element(self._shape)
+        return self._numbers().reshape(-1)[0].item()
+
+    def _numbers(self) -> Any:
+        """The elements as a NumPy array of plain numbers."""
+        array = self._array()
+        if self.dtype is dt.bfloat16:
+            return (np.ascontiguousarray(array).astype(np.uint32) << 16).view(np.float32)
+        return array
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers (a number for a 0-d tensor)."""
+        return self._numbers().tolist()
+
+    def __bool__(self) -> bool:
+        if self.numel() == 1:
+            return bool(self.item())
+        raise errors.ambiguous_bool(self._shape) if self.numel() else errors.no_values_bool()
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self.numel() != 1 or not self.dtype.is_integral:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self._shape[0]
+
+    def __iter__(self) -> Any:
+        if not self._shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((element == self).any())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def data_ptr(self) -> int:
+        return int(realised(self._storage).address) + self._offset * self.dtype.itemsize
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        from rushlight import printing  # imported when something is printed
+
+        return printing.tensor_repr(self)
+
+    def __format__(self, spec: str) -> str:
+        if not self._shape and type(self) is Tensor:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment."
+            )
+        if id(self) in memo:
+            return memo[id(self)]
+        import copy  # only here
+
+        with_data = self.detach().clone()
+        out = Tensor._make_subclass(type(self), with_data, False)
+        memo[id(self)] = out
+        if self._node is not None:
+            out.requires_grad_()
+        if self._grad is not None:
+            out._grad = copy.deepcopy(self._grad, memo)
+        out.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return out
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        from rushlight import serialization  # imported when something is pickled
+
+        return serialization.reduce_tensor(self)
+
+    # -- arithmetic ------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Tensor:
+        return _binary(elementwise.ADD, self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _binary(elementwise.ADD, other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _binary(elementwise.SUB, self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _binary(elementwise.SUB, other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _binary(elementwise.MUL, self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _binary(elementwise.MUL, other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _binary(elementwise.DIV, self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _binary(elementwise.DIV, other, self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        if not isinstance(other, Tensor):
+            return NotImplemented
+        return contract.matmul(self, other)  # type: ignore[no-any-return]
+
+    def __neg__(self) -> Tensor:
+        return elementwise.NEG(self)  # type: ignore[no-any-return]
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    def __lt__(self, other: Any) -> Tensor:
+        return _binary(elementwise.LT, self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return _binary(elementwise.LE, self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return _binary(elementwise.GT, self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return _binary(elementwise.GE, self, other)
+
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return _binary(elementwise.EQ, self, other)
+
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return _binary(elementwise.NE, self, other)
+
+
+hooks.tensor_class = Tensor
+_OPERANDS = (Tensor, int, float, bool, complex, np.number, np.bool_)
+
+
+def _binary(op: Any, a: Any, b: Any) -> Any:
+    """An operator's op, or NotImplemented for operands that no tensor knows."""
+    if not (isinstance(a, _OPERANDS) and isinstance(b, _OPERANDS)):
+        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+            return op(as_operand(a), as_operand(b))
+        return NotImplemented
+    return tracing.record(op, (a, b), ())
+
+
+def as_operand(x: Any) -> Any:
+    return from_numpy(x) if isinstance(x, np.ndarray) else x
+
+
+def realised(storage: Storage) -> Any:
+    """The buffer of a storage, after a flush if its value is pending."""
+    value = storage.value
+    if value.buffer is None:
+        local.trace.settle(value) if value.trace is None or value.error else value.trace.flush()
+        if value.error is not None:
+            raise value.error
+    return value.buffer
+
+
+def from_numpy(array: Any) -> Tensor:
+    """A tensor on the memory of a NumPy array: writes to either are seen by both."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    kind = dt.of_numpy(array.dtype)
+    if any(s < 0 for s in array.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides are not currently supported. (You can probably work around this by making a "
+            "copy of your array with array.copy().)"
+        )
+    if not array.dtype.isnative:
+        raise ValueError("given numpy array has byte order different from the native byte order.")
+    buffer = buffers.wrap_array(array)
+    count = buffer.nbytes // kind.itemsize
+    is_plain = array.flags.c_contiguous
+    value = Value(TensorType(tuple(array.shape) if is_plain else (count,), kind), buffer)
+    storage = Storage(value)
+    storage.owner = array
+    storage.buffer = buffer
+    value.claimed = True
+    out = make_tensor(Tensor, storage, value.type)
+    if not is_plain:
+        strides = tuple(s // kind.itemsize for s in array.strides)
+        set_view(out, View(tuple(array.shape), strides, 0))
+    return out  # type: ignore[no-any-return]
+
+
+def tensor_of_array(array: Any, kind: dtype) -> Tensor:
+    """A tensor with a copy of an array's elements."""
+    array = np.asarray(array)
+    value = Value(TensorType(tuple(array.shape), kind))
+    value.buffer = buffers.Buffer(value.type.nbytes)
+    stored = value.buffer.as_numpy(kind.storage, array.shape)
+    if kind is dt.bfloat16:
+        from rushlight.loops.interpret import round_bfloat16  # only for this dtype
+
+        bits = np.ascontiguousarray(round_bfloat16(array.astype(np.float32))).view(np.uint32)
+        stored[...] = (bits >> 16).reshape(array.shape)
+    else:
+        with np.errstate(all="ignore"):
+            stored[...] = array
+    return make_tensor(Tensor, Storage(value), value.type)  # type: ignore[no-any-return]
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new leaf tensor with a copy of `data`: a number, nested sequences, or an array.
+
+    >>> import rushlight as torch
+    >>> torch.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    check_usable(device)
+    if isinstance(data, Tensor):
+        out = data.detach().clone()
+        out = out if dtype is None else OPS["cast"](out, dtype=dtype)
+    else:
+        array, kind = array_of(data)
+        out = tensor_of_array(array, dtype or kind)
+    return out.requires_grad_() if requires_grad else out
+
+
+def array_of(data: Any) -> tuple[Any, dtype]:
+    """Nested data as a NumPy array, and the dtype PyTorch would infer."""
+    if isinstance(data, np.ndarray | np.generic):
+        return data, dt.of_numpy(data.dtype)
+    plain, kinds = _plain_data(data)
+    try:
+        array = np.array(plain)
+    except (ValueError, OverflowError) as error:
+        raise _ragged(error) from None
+    if array.dtype == object:
+        raise _not_numbers(data)
+    if array.size == 0 and not kinds:
+        return array, config.default_dtype()
+    if kinds:  # tensors inside decide
+        kind = kinds[0]
+        for other in kinds[1:]:
+            kind = dt.promote_types(kind, other)
+        return array, kind
+    if array.dtype.kind == "f":
+        return array, config.default_dtype()
+    if array.dtype.kind == "c":
+        return array, config.default_dtype().to_complex()
+    if array.dtype.kind in "US":
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    return array, dt.bool_ if array.dtype.kind == "b" else dt.int64
+
+
+def _plain_data(data: Any) -> tuple[Any, list[dtype]]:
+    if isinstance(data, Tensor):
+        return data.detach()._numbers(), [data.dtype]
+    if isinstance(data, np.ndarray):
+        return data, [dt.of_numpy(data.dtype)]
+    if isinstance(data, list | tuple) or (isinstance(data, Sequence) and not isinstance(data, str)):
+        parts = [_plain_data(d) for d in data]
+        kinds = [k for _, found in parts for k in found]
+        return [p for p, _ in parts], kinds
+    return data, []
+
+
+def _ragged(error: Exception) -> Exception:
+    if isinstance(error, OverflowError):
+        return RuntimeError(f"tensor: value cannot be converted without overflow: {error}")
+    return ValueError(f"tensor: expected sequences of equal length at every level ({error})")
+
+
+def _not_numbers(data: Any) -> Exception:
+    leaf = data
+    while isinstance(leaf, list | tuple) and leaf:
+        leaf = leaf[0]
+    if leaf is None:
+        return RuntimeError("Could not infer dtype of NoneType")
+    if isinstance(leaf, int):
+        return RuntimeError("Overflow when unpacking long long")
+    return RuntimeError(f"Could not infer dtype of {type(leaf).__name__}")
+
+
+def _legacy_tensor(*args: Any, device: Any = None) -> Tensor:
+    """`Tensor(2, 3)` is uninitialised memory of that shape; `Tensor([..])` holds the data."""
+    kind = config.default_dtype()
+    if len(args) == 1 and not isinstance(args[0], int):
+        if isinstance(args[0], Size):
+            return creation.FULL(shape=tuple(args[0]), value=0, dtype=kind)  # type: ignore[no-any-return]
+        return tensor(args[0], dtype=kind)
+    return creation.FULL(shape=tuple(args), value=0, dtype=kind)  # type: ignore[no-any-return]
+
+

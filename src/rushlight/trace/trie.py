@@ -1,0 +1,54 @@
+"""The trie of recorded paths: edges, what they remember, and their bounds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple  # programs and memos belong to later rooms
+
+from rushlight.ops.registry import Op, TensorType
+from rushlight.views import View
+
+
+class Operand(NamedTuple):
+    """An operand of an edge: the position of its value, and how it is read."""
+
+    position: int
+    view: View | None
+    type: TensorType  # of the operand as the op sees it
+
+
+class Edge:
+    """One recorded step and everything found out about it on the miss.
+
+    `kind`: 'op', 'leaf' (a realised value joins), 'number' (a Python number joins) or 'mark' (gradient structure
+    only). `first` is the position of its first result, `next` the first position after it.
+    """
+
+    __slots__ = (
+        "attrs", "children", "first", "kind", "label", "memos", "next", "op", "operands",
+        "outs", "parent", "programs", "where",
+    )  # fmt: skip
+
+    def __init__(self, parent: Edge | None, kind: str, next: int) -> None:
+        self.parent = parent
+        self.kind = kind
+        self.children: dict[Any, Edge] = {}
+        self.op: Op | None = None
+        self.attrs: tuple[Any, ...] = ()
+        self.operands: tuple[Operand, ...] = ()
+        self.outs: tuple[TensorType, ...] = ()
+        self.first = next
+        self.next = next
+        self.programs: dict[Any, Any] | None = None
+        self.memos: dict[Any, Any] | None = None
+        self.where: str = ""
+        self.label: str = ""
+
+    def path(self) -> list[Edge]:
+        """All edges from the root (left out) to this one."""
+        edges = []
+        edge: Edge | None = self
+        while edge is not None and edge.parent is not None:
+            edges.append(edge)
+            edge = edge.parent
+        edges.reverse()
+        return edges

@@ -1,0 +1,49 @@
+"""Values and storages: what a tensor points at.
+
+Note: storages and values. A Value is one immutable result: pending at a position of a trace, or realised in a
+Buffer. A Storage is what aliases share: it points at its current Value; an in-place write gives it a new one. A
+storage keeps its first buffer for life: the last Value is written into that memory at the flush.
+"""
+
+from __future__ import annotations
+
+from typing import Any  # buffers belong to runtime/, which comes later
+
+from rushlight.ops.registry import TensorType
+
+
+class Value:
+    """One result: `position` in the trace `trace` while `epoch` is that trace's; `buffer` once
+    it is real. `error` is set instead when the flush that should have made it failed. `claimed`: a
+    storage that was written to has taken the buffer as its own."""
+
+    __slots__ = ("__weakref__", "buffer", "claimed", "epoch", "error", "position", "trace", "type")
+
+    type: TensorType
+    position: int
+    epoch: int
+    trace: Any
+    buffer: Any
+    error: BaseException | None
+
+    def __init__(self, type: TensorType, buffer: Any = None) -> None:
+        self.type = type
+        self.buffer = buffer
+        self.claimed = False
+        self.epoch = -1
+        self.position = -1
+        self.trace = None
+        self.error = None
+
+
+class Storage:
+    """Memory that tensors share. `owner` is a foreign array (NumPy) whose memory it is."""
+
+    __slots__ = ("__weakref__", "buffer", "exports", "owner", "value", "version")
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+        self.buffer: Any = None  # the memory kept for life, from the first write on
+        self.owner: Any = None
+        self.exports: Any = None  # weak references to arrays given out by numpy()
+        self.version = 0

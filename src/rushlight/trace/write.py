@@ -1,0 +1,159 @@
+"""In-place writes: the next Value of a storage, and the gradient history of its tensor.
+
+Note: in-place and views. A write through a view replaces a region of the base's Value. Its gradient node
+belongs to the base: the base's gradient has the region masked out, the written value's gradient reads it. Views made
+earlier re-derive their history from the base when next used (`current_node`), by replaying their chain of view ops.
+"""
+
+from __future__ import annotations
+
+from typing import Any  # tensors come later
+
+from rushlight import config, errors, views
+from rushlight.ops.registry import OPS, Op, TensorType, recorder
+from rushlight.trace.record import hooks, local, make_tensor, set_view, write_storage
+from rushlight.trace.tape import Accumulate, Node
+from rushlight.views import View
+
+
+def view_tensor(op: Op, x: Any, view: View, attrs: tuple[Any, ...]) -> Any:
+    """A tensor on x's storage that reads through `view`; the gradient edge of `op` if needed."""
+    out = make_tensor(hooks.tensor_class, x._storage, x._storage.value.type)
+    out.dtype = x.dtype
+    set_view(out, view)
+    base = x if x._base is None else x._base
+    out._base = base
+    out._chain = ((op, attrs),) if x._base is None else (*x._chain, (op, attrs))
+    out._seen = base._rebased
+    if config.scopes.grad_enabled and current_node(x) is not None:
+        _record_view_node(op, x, out, attrs)
+    return out
+
+
+recorder.view = view_tensor
+
+
+def current_node(x: Any) -> Node | None:
+    """x's gradient node; a view first catches up with in-place writes to its base."""
+    base = x._base
+    if base is not None and base._rebased != x._seen:
+        _rederive(x)
+    node: Node | None = x._node
+    return node
+
+
+hooks.current_node = current_node
+
+
+def _rederive(x: Any) -> None:
+    base = x._base
+    x._seen = base._rebased
+    x._node = None
+    if base._node is None:
+        return
+    step = base
+    for op, attrs in x._chain:
+        step = recorder.apply_view(op, step, attrs)
+    x._node, x._output = step._node, step._output
+
+
+def _record_view_node(op: Op, x: Any, out: Any, attrs: tuple[Any, ...]) -> None:
+    trace = local.trace
+    node = x._node
+    if node.epoch != trace.epoch:
+        trace.join_node(node)
+    trace.step(("view", op, attrs, x._shape, node.index, x._output), "mark", trace.edge.next)
+    made = Node(op, attrs, ((node, x._output),))
+    made.saved = ((None, None, x._shape, x.dtype),)
+    made.out_types = (out_type(out),)
+    trace.add_node(made)
+    out._node = made
+
+
+def out_type(t: Any) -> TensorType:
+    return TensorType(t._shape, t.dtype)
+
+
+def check_writable(x: Any, op_name: str) -> None:
+    """Raise what PyTorch raises for writes that would lose or corrupt something."""
+    if config.scopes.grad_enabled and x.requires_grad:
+        if isinstance(x._node, Accumulate):
+            raise errors.leaf_in_place(op_name)
+        if x._base is not None and isinstance(x._base._node, Accumulate):
+            raise errors.view_of_leaf_in_place(op_name)
+    if x._view is not None and views.has_overlap(x._view):
+        raise errors.overlapping_write(op_name, x._shape, x._strides)
+
+
+def write(x: Any, source: Any, op_name: str) -> Any:
+    """Make `source` (a tensor of x's shape after broadcasting) the contents of x; returns x."""
+    if config.scopes.grad_enabled and x._base is not None:
+        current_node(x)
+    check_writable(x, op_name)
+    if source._shape != x._shape:
+        if source.numel() == 0 or views.broadcast_shapes(op_name, source._shape, x._shape) != x._shape:
+            raise errors.shape_in_place(op_name, x._shape, source._shape)
+        source = source.expand(x._shape)
+    if source.dtype is not x.dtype:
+        source = OPS["cast"](source, dtype=x.dtype)
+    trace = local.trace
+    is_whole = x._view is None
+    if is_whole:
+        if source._view is not None or not _is_fresh(trace, source):
+            source = OPS["clone"](source)
+        write_storage(local.trace, x._storage, source._storage.value)
+    else:
+        _write_region(x, source)
+    _adopt_history(x, source, op_name)
+    if x._storage.owner is not None or x._storage.exports is not None:
+        local.trace.flush()
+    return x
+
+
+recorder.write = write
+
+
+def _is_fresh(trace: Any, source: Any) -> bool:
+    """Whether the source's Value was just recorded and belongs to no other storage's life."""
+    value = source._storage.value
+    return bool(value.epoch == trace.epoch and value.buffer is None and source._storage.version == 0)
+
+
+def _write_region(x: Any, source: Any) -> None:
+    natural = make_tensor(hooks.tensor_class, x._storage, x._storage.value.type)
+    grad = config.scopes.grad_enabled
+    config.scopes.grad_enabled = False
+    try:
+        updated = OPS["write"](natural, source, view=x._view)
+    finally:
+        config.scopes.grad_enabled = grad
+    write_storage(local.trace, x._storage, updated._storage.value)
+
+
+def _adopt_history(x: Any, source: Any, op_name: str) -> None:
+    base = x._base
+    if not config.scopes.grad_enabled:
+        return
+    if base is None:
+        if x._node is not None or source._node is not None:
+            x._node, x._output = source._node, source._output
+            x._rebased += 1
+        return
+    if base._node is None and source._node is None:
+        return
+    trace = local.trace
+    after = []
+    for t in (base, source):
+        node = t._node
+        if node is not None and node.epoch != trace.epoch:
+            trace.join_node(node)
+        after.append((node, t._output if node is not None else 0))
+    indices = tuple((n.index if n is not None else -1, i) for n, i in after)
+    trace.step(("write", x._chain, base._shape, indices), "mark", trace.edge.next)
+    made = Node(OPS["write_region"], (x._chain,), tuple(after))
+    made.saved = tuple((None, None, t._shape, t.dtype) for t in (base, source))
+    made.out_types = (out_type(base),)
+    trace.add_node(made)
+    base._node, base._output = made, 0
+    base._rebased += 1
+    _rederive(x)
