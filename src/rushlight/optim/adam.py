@@ -19,9 +19,7 @@ class _Decay(NamedTuple):
     variant: bool = False
 
 
-def _begin(
-    param: Tensor, grad: Tensor, flags: _Decay, decay: float, shrink: float
-) -> Tensor:
+def _begin(param: Tensor, grad: Tensor, flags: _Decay, decay: float, shrink: float) -> Tensor:
     """The gradient to use; decoupled decay shrinks the parameter instead."""
     if flags.maximize:
         grad = -grad
@@ -166,8 +164,7 @@ def _check_tensor_options(lr: Any, betas: Any, foreach: Any, capturable: bool) -
             continue
         if foreach and not capturable:
             raise ValueError(
-                f"betas[{i}] as a Tensor is not supported for capturable=False and "
-                "foreach=True"
+                f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True"
             )
         if beta.numel() != 1:
             raise ValueError(f"Tensor betas[{i}] must be 1-element")

@@ -118,9 +118,7 @@ class RMSprop(Optimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_options(
-            lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha
-        )
+        check_options(lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
         defaults = {
             "lr": lr,
             "momentum": momentum,

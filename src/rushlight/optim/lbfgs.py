@@ -75,7 +75,7 @@ class LBFGS(Optimizer):
     # ---- one step ------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any]) -> Any:
-        """Make up to `max_iter` steps, evaluating the closure for each; returns its first loss."""
+        """Make up to `max_iter` steps, a closure call or more each; return the first loss."""
         with rl.no_grad():
             return self._step(rl.enable_grad()(closure))
 
@@ -251,7 +251,7 @@ def strong_wolfe(
     tolerance_change: float = 1e-9,
     max_ls: int = 25,
 ) -> tuple[float, Tensor, float, int]:
-    """A step that lowers the loss enough and flattens the slope enough (Nocedal and Wright, 3.5).
+    """A step that lowers the loss and flattens the slope enough (Nocedal and Wright, 3.5).
 
     Returns the loss and gradient there, the step, and the number of evaluations.
     """

@@ -59,7 +59,9 @@ class Muon(Optimizer):
         self, group: dict[str, Any], numbers: dict[str, float], is_first: bool
     ) -> tuple[Any, tuple[float, ...]]:
         if group["ns_steps"] >= 100:
-            raise ValueError("Number of steps must be less than 100 for computational efficiency")
+            raise ValueError(
+                "Number of steps must be less than 100 for computational efficiency"
+            )
         if len(group["ns_coefficients"]) != 3:
             raise ValueError("Coefficients must be a tuple of exactly 3 values")
         flags = (

@@ -32,7 +32,9 @@ MultiAverage = Callable[[list[Tensor], list[Tensor], Any], None]
 
 def _check_decay(decay: float) -> None:
     if decay < 0.0 or decay > 1.0:
-        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+        raise ValueError(
+            f"Invalid decay value {decay} provided. Please provide a value in [0,1] range."
+        )
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
@@ -117,7 +119,8 @@ class AveragedModel(Module):
         """Take the model's present weights into the average."""
         own, new = self._averaged_tensors(self), self._averaged_tensors(model)
         pairs = [
-            (mine, theirs.detach().to(mine.device)) for mine, theirs in zip(own, new, strict=False)
+            (mine, theirs.detach().to(mine.device))
+            for mine, theirs in zip(own, new, strict=False)
         ]
         with rl.no_grad():
             if int(self.n_averaged) == 0:
@@ -156,7 +159,7 @@ class AveragedModel(Module):
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Run data through a model to give its batch norms the statistics of its present weights."""
+    """Run data through a model to give its batch norms statistics of its present weights."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not norms:
         return

@@ -13,7 +13,7 @@ class LRScheduler:
     """Sets the learning rates of an optimizer's groups, once an epoch or once a step.
 
     A schedule says in `get_lr` how the rates follow from the present ones, so that several can
-    act on one optimizer; where the rates at an epoch have a formula, `_get_closed_form_lr` is it.
+    act on one optimizer; `_get_closed_form_lr`, where there is one, gives those of any epoch.
     """
 
     _get_lr_called_within_step = False
@@ -142,9 +142,9 @@ def current_rates(optimizer: Optimizer) -> list[Any]:
 def _warn_of_order(optimizer: Any) -> None:
     if not getattr(optimizer, "_opt_called", False):
         warnings.warn(
-            "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 "
-            "and later, you should call them in the opposite order: `optimizer.step()` before "
-            "`lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the "
+            "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch "
+            "1.1.0 and later, you should call them in the opposite order: "
+            "`optimizer.step()` before `lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the "
             "first value of the learning rate schedule.",
             UserWarning,
             stacklevel=3,

@@ -75,7 +75,7 @@ class SequentialLR(_Composed):
         self._last_lr = schedulers[0].get_last_lr()
 
     def _start_over(self) -> None:
-        """Undo the first steps that the parts made when they were built; let the first begin."""
+        """Undo the first steps that the parts made when built; let the first begin."""
         for group in self.optimizer.param_groups:
             set_lr(group, group["initial_lr"])
         for part in self._schedulers:

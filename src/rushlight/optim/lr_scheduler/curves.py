@@ -32,7 +32,9 @@ class _ByFunction(LRScheduler):
     @staticmethod
     def _check(function: Any) -> None:
         if not callable(function):
-            raise TypeError(f"lr_lambda should be a function, but got {type(function).__name__}")
+            raise TypeError(
+                f"lr_lambda should be a function, but got {type(function).__name__}"
+            )
 
     def state_dict(self) -> dict[str, Any]:
         state = {k: v for k, v in super().state_dict().items() if k != "lr_lambdas"}
@@ -158,13 +160,11 @@ class LinearLR(LRScheduler):
     ) -> None:
         if start_factor > 1.0 or start_factor <= 0:
             raise ValueError(
-                "Starting multiplicative factor expected to be greater than 0 and less or equal "
-                "to 1."
+                "Starting multiplicative factor expected to be greater than 0 and less or "
+                "equal to 1."
             )
         if end_factor > 1.0 or end_factor < 0:
-            raise ValueError(
-                "Ending multiplicative factor expected to be between 0 and 1."
-            )
+            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
         self.start_factor = start_factor
         self.end_factor = end_factor
         self.total_iters = total_iters

@@ -19,8 +19,8 @@ from rushlight.optim.optimizer import Optimizer
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine from the initial rate to `eta_min`, again and again, over `T_0` epochs first
-    and `T_mult` times as long each time (Loshchilov and Hutter, 2017)."""
+    """Half a cosine from the initial rate to `eta_min`, again and again: over `T_0` epochs, and
+    then `T_mult` times as long each time (Loshchilov and Hutter, 2017)."""
 
     def __init__(
         self,
@@ -231,9 +231,7 @@ class OneCycleLR(LRScheduler):
         check_optimizer(optimizer)
         self.total_steps = _number_of_steps(total_steps, epochs, steps_per_epoch)
         if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
-            raise ValueError(
-                f"Expected float between 0 and 1 pct_start, but got {pct_start}"
-            )
+            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(
                 "anneal_strategy must be one of 'cos' or 'linear', instead got "
@@ -303,9 +301,7 @@ def _number_of_steps(
     total_steps: int | None, epochs: int | None, steps_per_epoch: int | None
 ) -> int:
     if total_steps is None and (epochs is None or steps_per_epoch is None):
-        raise ValueError(
-            "You must define either total_steps OR (epochs AND steps_per_epoch)"
-        )
+        raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
     if total_steps is not None:
         if total_steps <= 0 or not isinstance(total_steps, int):
             raise ValueError(f"Expected positive integer total_steps, but got {total_steps}")

@@ -17,7 +17,7 @@ from rushlight.optim.optimizer import Optimizer
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """The rate times `factor` when a metric has not improved for more than `patience` epochs."""
+    """The rate times `factor` when a metric has not improved in more than `patience` epochs"""
 
     def __init__(
         self,
