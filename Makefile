@@ -27,7 +27,7 @@ format: $(VENV)/.test
 # NumPy's matmul is measured without variables that would tie OpenBLAS to another machine's kernels;
 # benchmarks/micro.py unsets them for its NumPy process alone.
 bench: $(VENV)/.bench
-	$(RUN) -m benchmarks --vs torch --json out/benchmarks.json
+	$(RUN) -m benchmarks --vs torch --micro --json out/benchmarks.json
 
 $(RUN):
 	$(PYTHON) -m venv $(VENV)

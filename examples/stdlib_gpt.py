@@ -84,22 +84,32 @@ class Block(nn.Module):
 class GPT(nn.Module):
     def __init__(self) -> None:
         super().__init__()
+        # A byte alone says little, so each also brings the two before it. Attention would find
+        # them as well, but only after some hundred steps.
         self.byte = nn.Embedding(256, WIDTH)
+        self.before = nn.Embedding(256, WIDTH)
+        self.before_that = nn.Embedding(256, WIDTH)
         self.place = nn.Embedding(CONTEXT, WIDTH)
         self.blocks = nn.ModuleList([Block() for _ in range(LAYERS)])
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, 256, bias=False)
-        self.apply(self.start)
+        self.start()
 
-    def start(self, module: nn.Module) -> None:
-        """Small weights, so that the first guesses are near to even."""
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=0.02)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
+    def start(self) -> None:
+        """Small weights, smaller still where blocks add up: the first guesses are near even."""
+        for name, parameter in self.named_parameters():
+            if name.endswith(("out.weight", "down.weight")):
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * LAYERS))
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            elif parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.02)
 
     def forward(self, text: torch.Tensor) -> torch.Tensor:  # (B, T) -> (B, T, 256)
-        x = self.byte(text) + self.place(torch.arange(text.shape[1]))
+        T = text.shape[1]
+        earlier = F.pad(text, (2, 0))  # (B, T + 2)
+        x = self.byte(text) + self.before(earlier[:, 1:-1]) + self.before_that(earlier[:, :-2])
+        x = x + self.place(torch.arange(T))  # (B, T, C)
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
