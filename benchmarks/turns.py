@@ -63,6 +63,7 @@ class Player:
     def __init__(
         self, contender: Contender, workload: str, threads: int, env: Mapping[str, str]
     ) -> None:
+        self.contender = contender
         command = [sys.executable, "-m", "benchmarks.contender", contender.library, workload]
         command += ["--threads", str(threads), *contender.flags]
         # A file, for a pipe could fill and block; `close` closes it.
@@ -92,8 +93,9 @@ class Player:
     def play(self) -> float:
         """One block of steps; returns its seconds."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{BLOCK}\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # `answer` will say why it has ended
+            self.process.stdin.write(f"{BLOCK}\n")
+            self.process.stdin.flush()
         self.result.block_seconds.append(self.answer()["seconds"])
         return self.result.block_seconds[-1]
 
@@ -109,7 +111,8 @@ class Player:
         """End the process, if it has not ended by itself, and let go of its files."""
         for stream in (self.process.stdin, self.process.stdout, self.complaints):
             assert stream is not None
-            stream.close()
+            with contextlib.suppress(BrokenPipeError):  # a question that nobody will read
+                stream.close()
         self.process.wait()
 
 
@@ -135,8 +138,12 @@ def compare(
         rounds = 0
         while players and (rounds < 5 or time.perf_counter() < end):
             # The order turns around each time, so that nobody always follows one neighbour.
-            for player in players if rounds % 2 else reversed(players):
-                player.play()
+            for player in players[:] if rounds % 2 else players[::-1]:
+                try:
+                    player.play()
+                except ContenderFailed as failure:
+                    players.remove(player)
+                    on_failure(player.contender, failure)
             rounds += 1
         return [player.finish() for player in players]
 

@@ -44,3 +44,24 @@ def test_a_table_aligns_its_columns():
         "a     0.123  2.00x",
         "long   1234      -",
     ]
+
+
+def test_a_contender_that_fails_in_play_is_dropped_and_the_others_go_on(monkeypatch):
+    lost: list[str] = []
+    play = Player.play
+
+    def report(contender: Contender, failure: ContenderFailed) -> None:
+        lost.append(contender.label)
+
+    def killed_first(self: Player) -> float:
+        if self.contender.label == "lost":
+            self.process.kill()
+            self.process.wait()
+        return play(self)
+
+    monkeypatch.setattr(Player, "play", killed_first)
+    contenders = [Contender("lost", "torch"), Contender("stays", "torch")]
+
+    results = compare(contenders, "mlp_tiny", 1, seconds=0.0, on_failure=report)
+    assert lost == ["lost"]
+    assert [result.label for result in results] == ["stays"]
