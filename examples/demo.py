@@ -73,18 +73,22 @@ def write(axes: Any, title: str, text: str) -> None:
     axes.axis("off")
     # `$` would begin a formula, and what a small GPT writes is rarely a valid one.
     text = text.expandtabs(4).replace("$", r"\$")
-    axes.text(0, 1, text, va="top", family="monospace", fontsize=7.5, transform=axes.transAxes)
+    shown = axes.text(0, 1, text, va="top", family="monospace", fontsize=8)
+    shown.set_in_layout(False)  # long lines shall not narrow the plots above
 
 
 def picture(
     path: Path, digits: digits_resnet.Result, gpt: stdlib_gpt.Result, lines: list[str]
 ) -> None:
-    figure, ((top_left, top_right), (low_left, low_right)) = plt.subplots(2, 2, figsize=(12, 9))
+    figure, ((top_left, top_right), (low_left, low_right)) = plt.subplots(
+        2, 2, figsize=(13, 8), height_ratios=(3, 2)
+    )
     plot_digits(top_left, digits)
     plot_gpt(top_right, gpt)
     write(low_left, "Reached", "\n".join(lines))
     printable = "".join(c if c.isprintable() or c == "\n" else "?" for c in gpt.text)
-    write(low_right, "Written by the GPT", "\n".join(printable.splitlines()[:24]))
+    written = [line[:80] for line in printable.splitlines() if line.strip()]
+    write(low_right, "Written by the GPT (lines cut at 80)", "\n".join(written[:16]))
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
