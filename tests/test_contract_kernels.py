@@ -227,6 +227,16 @@ def test_composite_dimensions_follow_einsum():
 
 
 @pytest.mark.parametrize("target", host_targets())
+@pytest.mark.parametrize("row", [4, 8, 16, 32])
+def test_rows_and_columns_in_short_runs(row, target):
+    a = rand(50, 9, row + 3)[:, :, :row].transpose(1, 2, 0)  # (m m) k
+    b = rand(50, 7, row + 5, seed=1)[:, :, :row]  # k (n n)
+    got = contract(a, b, (0, 2, 2, 1), target=target)
+    want = np.einsum("abk,kcd->abcd", a.astype("float64"), b.astype("float64"))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", host_targets())
 @pytest.mark.parametrize("size,channels", [(16, 5), (8, 19), (4, 6), (7, 6), (6, 33)])
 def test_convolution_and_its_weight_gradient(size, channels, target):
     x, w = rand(3, channels, size + 2, size + 2), rand(14, channels, 3, 3, seed=1)

@@ -310,8 +310,8 @@ def _choose_blocks(
 
 LONG_ROW = 256
 GROUP = 16
-"""Where rows of B lie `LONG_ROW` elements or more apart, up to `GROUP` panels are packed at once,
-so that each row is read for a while.
+"""Where rows of B lie `LONG_ROW` elements or more apart, up to `GROUP` panels are packed
+together, so that each row is read for a while.
 """
 
 
@@ -321,8 +321,9 @@ def _choose_group(depth: _Index, tile: Tile, columns: int) -> int:
     return min(columns, (GROUP if long_rows else 1) * tile.columns)
 
 
-def _reading(lanes: _Index, depth: _Index) -> Reading:
-    if lanes.run:
+def _reading(lanes: _Index, depth: _Index, width: int) -> Reading:
+    """How panels of `width` lanes are to be read; pieces must not straddle two panels."""
+    if lanes.stride == 1 or (lanes.run and width % lanes.run == 0):
         return Reading("lanes", lanes.run)
     return Reading("depth", depth.run) if depth.run else Reading("any")
 
@@ -367,8 +368,8 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
     shape = Shape(
         p.A.dtype,
         tile,
-        None if read_a else _reading(a_rows, a_k),
-        None if read_b else _reading(b_columns, b_k),
+        None if read_a else _reading(a_rows, a_k, tile.rows),
+        None if read_b else _reading(b_columns, b_k, tile.columns),
         tuple(
             (v.dtype, _columns(column)) for v, (_, column) in zip(p.views, ends, strict=True)
         ),
