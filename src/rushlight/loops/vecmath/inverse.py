@@ -48,7 +48,7 @@ def atan(x: Value) -> Value:
     return copysign(out, x)
 
 
-@vector_function("atan2", ulp=(0.55, 1.0), arity=2)
+@vector_function("atan2", ulp=(0.55, 1.75), arity=2)
 def atan2(y: Value, x: Value) -> Value:
     """The angle of (x, y): zeros and infinities as in C."""
     a, b = abs(y).convert("f64"), abs(x).convert("f64")

@@ -79,7 +79,7 @@ def _power_through_double(a: Value, y: Value) -> Value:
 
 def _power_double(a: Value, y: Value) -> Value:
     """The exponential of a product in two parts; out of its range the low part is meaningless."""
-    log, log_low = _log_in_two(a)
+    log, log_low = log_in_two(a)
     y = clamp_above(clamp_below(y, -(2.0**65)), 2.0**65)
     product, error = two_product(y, log)
     low = fma(y, log_low, error)
@@ -88,7 +88,7 @@ def _power_double(a: Value, y: Value) -> Value:
     return scale(e.high + e.low, e.n)
 
 
-def _log_in_two(a: Value) -> tuple[Value, Value]:
+def log_in_two(a: Value) -> tuple[Value, Value]:
     """log(a) as a sum with some 66 correct bits: 2s + s^3 (2/3 + ...), s = f / (2 + f) in two parts."""
     f, e = split(a)
     divisor, divisor_low = fast_two_sum(f.like(2.0), f)
