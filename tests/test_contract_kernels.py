@@ -1,9 +1,12 @@
-"""Contraction kernels against NumPy in float64: shapes, views, dtypes, epilogues, and equal bits whatever the tiling."""
+"""Contraction kernels against NumPy in float64: shapes, views, dtypes, epilogues, and equal
+bits whatever the tiling.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -11,8 +14,8 @@ import numpy as np
 import pytest
 
 from rushlight.loops.contract import Epilogue, Operand, plan_contraction
-from rushlight.loops.text import declaration
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
+from rushlight.loops.text import declaration
 
 # ---- a driver: compile a launch's kernel, call it on NumPy memory ----
 
@@ -55,7 +58,9 @@ def _entry(source: KernelSource, target: str):
 
 
 def prepare(launch: Launch, addresses: list[int], target: str):
-    """A function of (begin, end) that runs some chunks of a launch on memory at these addresses."""
+    """A function of (begin, end) that runs some chunks of a launch on memory at these
+    addresses.
+    """
     entry, _ = _entry(launch.source, target)
     slots = [addresses[ref.buffer] + ref.offset for ref in launch.pointers]
     slots += [table.ctypes.data for table in launch.tables]
@@ -69,7 +74,9 @@ def prepare(launch: Launch, addresses: list[int], target: str):
     return call
 
 
-def run(launches: list[Launch], addresses: list[int], target: str, cut: int | None = None) -> None:
+def run(
+    launches: list[Launch], addresses: list[int], target: str, cut: int | None = None
+) -> None:
     for launch in launches:
         call = prepare(launch, addresses, target)
         step = cut or max(launch.chunks, 1)
@@ -87,17 +94,24 @@ def strides(array: np.ndarray) -> tuple[int, ...]:
 def as_operand(number: int, array: np.ndarray, dtype: str, batch: int, rows: int) -> Operand:
     steps = strides(array)
     return Operand(
-        BufferRef(number), dtype, steps[:batch], steps[batch : batch + rows], steps[batch + rows :]
+        BufferRef(number),
+        dtype,
+        steps[:batch],
+        steps[batch : batch + rows],
+        steps[batch + rows :],
     )
 
 
 def contract(
-    a: np.ndarray, b: np.ndarray, counts=(0, 1, 1, 1), *, target=None, cut=None, out=None, epilogue=None,
+    a: np.ndarray, b: np.ndarray, counts=(0, 1, 1, 1), *, target=None, cut=None, out=None,
+    epilogue=None,
     extra=(), dtype=None, out_dtype=None, workers=1,
 ) -> np.ndarray:  # fmt: skip
-    """Contract a (batch, m, k) with b (batch, k, n), where each stands for counts of dimensions."""
+    """Contract a (batch, m, k) with b (batch, k, n), where each stands for counts of
+    dimensions.
+    """
     target = target or host_targets()[0]
-    nb, nm, nn, nk = counts
+    nb, nm, _, nk = counts
     batch, m, k, n = a.shape[:nb], a.shape[nb : nb + nm], a.shape[nb + nm :], b.shape[nb + nk :]
     dtype = dtype or a.dtype.name
     if out is None:
@@ -213,6 +227,16 @@ def test_composite_dimensions_follow_einsum():
 
 
 @pytest.mark.parametrize("target", host_targets())
+@pytest.mark.parametrize("row", [4, 8, 16, 32])
+def test_rows_and_columns_in_short_runs(row, target):
+    a = rand(50, 9, row + 3)[:, :, :row].transpose(1, 2, 0)  # (m m) k
+    b = rand(50, 7, row + 5, seed=1)[:, :, :row]  # k (n n)
+    got = contract(a, b, (0, 2, 2, 1), target=target)
+    want = np.einsum("abk,kcd->abcd", a.astype("float64"), b.astype("float64"))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", host_targets())
 @pytest.mark.parametrize("size,channels", [(16, 5), (8, 19), (4, 6), (7, 6), (6, 33)])
 def test_convolution_and_its_weight_gradient(size, channels, target):
     x, w = rand(3, channels, size + 2, size + 2), rand(14, channels, 3, 3, seed=1)
@@ -223,7 +247,10 @@ def test_convolution_and_its_weight_gradient(size, channels, target):
     want = np.einsum("ocij,nchwij->nohw", w.astype("float64"), windows.astype("float64"))
     np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
     gradient = contract(
-        y.transpose(1, 0, 2, 3), windows.transpose(0, 2, 3, 1, 4, 5), (0, 1, 3, 3), target=target
+        y.transpose(1, 0, 2, 3),
+        windows.transpose(0, 2, 3, 1, 4, 5),
+        (0, 1, 3, 3),
+        target=target,
     )
     want = np.einsum("nohw,nchwij->ocij", y.astype("float64"), windows.astype("float64"))
     np.testing.assert_allclose(gradient, want, rtol=1e-4, atol=2e-3)
@@ -263,8 +290,32 @@ def test_sums_are_fma_in_order_within_blocks():
     assert abs(got - fsum((a[0] * b[:, 0]).tolist())) < 1e-12
     ones = np.full((1, 300), 1.0, "float32")
     small = np.full((300, 1), 2.0**-24, "float32")
-    small[0] = 1.0  # the first block's sum stays at 1, the second's 44 small ones are added at once
+    small[0] = (
+        1.0  # the first block's sum stays at 1, the second's 44 small ones are added at once
+    )
     assert contract(ones, small)[0, 0] == np.float32(1 + 44 * 2.0**-24)
+
+
+def test_bits_do_not_depend_on_threads_or_table_limit(monkeypatch):
+    a, b = rand(6, 9, 70, 40).transpose(0, 2, 1, 3), rand(9, 40, 64, 3, seed=1)
+    a, b = a[:, :, 0], b[0].transpose(0, 2, 1)  # (m m) k, k (n n)
+    want = contract(a, b, (0, 2, 2, 1))
+    np.testing.assert_allclose(want, np.einsum("abk,kcd->abcd", a, b), rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr("rushlight.loops.contract.LARGEST_TABLE", 16)
+    assert np.array_equal(want, contract(a, b, (0, 2, 2, 1)))
+    a, b, out = rand(600, 300), rand(300, 700, seed=1), np.empty((600, 700), "float32")
+    (launch,) = plan_contraction(
+        (), (600,), (700,), (300,), as_operand(0, a, "float32", 0, 1),
+        as_operand(1, b, "float32", 0, 1), as_operand(2, out, "float32", 0, 1), workers=4,
+        target=host_targets()[0],
+    )  # fmt: skip
+    memory = [array.ctypes.data for array in (a, b, out)]
+    with ThreadPoolExecutor(3) as pool:
+        cuts = [launch.chunks * part // 3 for part in range(4)]
+        calls = [prepare(launch, memory, host_targets()[0]) for _ in range(3)]
+        list(pool.map(lambda call, begin, end: call(begin, end), calls, cuts, cuts[1:]))
+    assert launch.chunks > 3
+    assert np.array_equal(out, contract(a, b))
 
 
 # ---- epilogues ----
@@ -277,7 +328,9 @@ def bias_relu(k, value: str) -> str:
     k.store(2, total)
     positive = k.let(f"fcmp ogt <16 x float> {total}, zeroinitializer")
     scale = k.let(f"fptrunc <16 x double> {k.load(3)} to <16 x float>")
-    kept = k.let(f"select <16 x i1> {positive}, <16 x float> {total}, <16 x float> zeroinitializer")
+    kept = k.let(
+        f"select <16 x i1> {positive}, <16 x float> {total}, <16 x float> zeroinitializer"
+    )
     return k.let(f"fmul <16 x float> {kept}, {scale}")
 
 
@@ -287,7 +340,11 @@ def bias_relu(k, value: str) -> str:
 def test_epilogue_reads_and_writes_operands_once_per_output(m, k, n, by_row, target):
     a, b = rand(2, m, k), rand(2, k, n, seed=1)
     bias = rand(m if by_row else n, seed=2)
-    residual, saved, scale = rand(2, m, n, seed=3), np.zeros((2, m, n), "float32"), np.array([1.5])
+    residual, saved, scale = (
+        rand(2, m, n, seed=3),
+        np.zeros((2, m, n), "float32"),
+        np.array([1.5]),
+    )
     steps = ((0,), (1,), (0,)) if by_row else ((0,), (0,), (1,))
     operands = (
         Operand(BufferRef(3), "float32", *steps),
@@ -313,10 +370,27 @@ def test_epilogue_may_return_another_dtype_and_ask_for_offsets():
     a, b, out = rand(7, 20), rand(20, 41, seed=1), np.full((7, 41), 9, "uint8")
     operand = Operand(BufferRef(3), "float32", (), (41,), (1,))
     contract(
-        a, b, out=out, out_dtype="bool", epilogue=Epilogue("parity", parity, (operand,), "bool"),
-        extra=(a,), dtype="float32",
+        a, b, out=out, out_dtype="bool", dtype="float32",
+        epilogue=Epilogue("parity", parity, (operand,), "bool"),
+        extra=(a,),
     )  # fmt: skip
     assert np.array_equal(out, np.arange(7 * 41, dtype="uint8").reshape(7, 41) & 1)
+
+
+def test_epilogue_may_make_blocks():
+    def count(k, value: str) -> str:
+        first = k.let(f"extractelement <16 x float> {value}, i32 0")
+        low = k.let(f"fcmp olt float {first}, 0.0")
+        tag = k.name()[1:]
+        k.line(f"br i1 {low}, label %low{tag}, label %join{tag}")
+        k.text.label(f"low{tag}")
+        k.line(f"br label %join{tag}")
+        k.text.label(f"join{tag}")
+        return k.let(f"fneg <16 x float> {value}")
+
+    a, b = rand(9, 20), rand(20, 70, seed=1)
+    got = contract(a, b, epilogue=Epilogue("count", count))
+    assert np.array_equal(got, -contract(a, b))
 
 
 # ---- costs ----

@@ -72,6 +72,10 @@ class Text:
         self.needs.add(function)
         self.line(f"call void @{function}({arguments})")
 
+    def function(self, head: str) -> str:
+        """The whole function, under the `define` line but for its attributes and brace."""
+        return head + " nounwind {\nentry:\n" + "\n".join(self.lines) + "\n}\n"
+
     def slot(self, number: int, kind: str = "i64") -> str:
         """Load one slot of the argument block."""
         place = self.let(f"getelementptr i64, ptr %args, i64 {number}")
@@ -181,14 +185,24 @@ def store_scattered(
     )
 
 
-def widen(text: Text, dtype: str, raw: str, lanes: int = LANES) -> str:
+def widen(text: Text, dtype: str, raw: str) -> str:
     """A loaded vector as arithmetic sees it: half-precision kinds become float, exactly."""
     if dtype == "float16":
-        return text.let(f"fpext <{lanes} x half> {raw} to <{lanes} x float>")
+        return text.let(f"fpext <16 x half> {raw} to <16 x float>")
     if dtype == "bfloat16":
-        wide = text.let(f"zext <{lanes} x i16> {raw} to <{lanes} x i32>")
-        high = text.let(f"shl <{lanes} x i32> {wide}, splat (i32 16)")
-        return text.let(f"bitcast <{lanes} x i32> {high} to <{lanes} x float>")
+        wide = text.let(f"zext <16 x i16> {raw} to <16 x i32>")
+        high = text.let(f"shl <16 x i32> {wide}, splat (i32 16)")
+        return text.let(f"bitcast <16 x i32> {high} to <16 x float>")
+    return raw
+
+
+def widen_one(text: Text, dtype: str, raw: str) -> str:
+    """`widen` for one element."""
+    if dtype == "float16":
+        return text.let(f"fpext half {raw} to float")
+    if dtype == "bfloat16":
+        high = text.let(f"shl i32 {text.let(f'zext i16 {raw} to i32')}, 16")
+        return text.let(f"bitcast i32 {high} to float")
     return raw
 
 
