@@ -6,7 +6,7 @@ out go types, gradients or primitives. This room never touches memory, kernels o
 
 FAMILIES = (
     "elementwise", "arithmetic", "comparison", "selection", "bitwise", "rounding", "transcendental",
-    "activation", "creation", "reduce", "scan", "statistics", "contract", "movement", "softmax",
+    "activation", "bessel", "special", "creation", "reduce", "scan", "statistics", "contract", "movement", "softmax",
     "embedding", "cross_entropy", "norm", "dropout", "attention",
 )  # fmt: skip
 
