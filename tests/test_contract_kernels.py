@@ -452,6 +452,8 @@ def test_random_contractions(seed):
     )  # fmt: skip
     letters = "abcdefghijklmnop"
     names = [letters[4 * place : 4 * place + len(dims)] for place, dims in enumerate(sizes)]
-    rule = f"{names[0]}{names[1]}{names[3]},{names[0]}{names[3]}{names[2]}->{''.join(names[:3])}"
+    rule = (
+        f"{names[0]}{names[1]}{names[3]},{names[0]}{names[3]}{names[2]}->{''.join(names[:3])}"
+    )
     want = np.einsum(rule, left.astype("int64"), right.astype("int64"), optimize=True)
     assert np.array_equal(got, want), (rule, sizes, dtype, target)
