@@ -310,7 +310,8 @@ def _choose_blocks(
 
 def _share(size: int, pieces: int, unit: int) -> int:
     """A multiple of `unit` of which about `pieces` cover `size`."""
-    return -(-(-(-size // pieces)) // unit) * unit
+    share = -(-size // pieces)
+    return -(-share // unit) * unit
 
 
 LONG_ROW = 256
