@@ -33,5 +33,4 @@ from rushlight.tensor import Size, Tensor, from_numpy, tensor
 
 globals().update(_BY_NAME)
 globals().update(_ALIASES)
-_surface.bind_all()
 globals().update(_surface.NAMESPACES["torch"])

@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any  # buffers and traces
 
 import numpy as np
 
-from rushlight import errors
+from rushlight import config, errors
 from rushlight import dtype as dt
+from rushlight.compiled import CheckFailed, CompiledGraph
 from rushlight.ir.builder import Builder, Ref
 from rushlight.ir.node import Node
 from rushlight.loops import interpret
@@ -36,6 +41,7 @@ class Request:
 class Lowered:
     """The graph of a path: the wanted results by position, and where leaves and numbers joined."""
 
+    k: Builder
     results: dict[int, Node]
     leaves: dict[int, int]  # position -> index among the trace's leaves
     numbers: dict[int, int]
@@ -52,10 +58,40 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
             edge.programs = {}
         edge.programs[request] = program
     try:
-        program.run(trace, targets)
-    except BaseException as error:
+        with _uninterrupted():
+            program.run(trace, targets)
+    except Exception as error:
         _spoil(targets, error)
+        _restore(trace)
         raise
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back an interrupt (SIGINT) until results are in place, so that no step is half done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_INTERRUPT = {signal.SIGINT}
+
+
+def _restore(trace: Trace) -> None:
+    """After a failed flush, storages that were to be written keep the contents they had."""
+    for storage_ref, old_ref, _ in trace.mutated:
+        storage: Storage | None = storage_ref()
+        if storage is not None and storage.value.buffer is None:
+            old = old_ref()
+            if old is None or old.buffer is not storage.buffer:
+                old = Value(storage.value.type, storage.buffer)
+                old.claimed = True
+            storage.value = old
 
 
 @dataclass(slots=True)
@@ -86,6 +122,7 @@ def _request(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
         if old is not None and old.buffer is storage.buffer:
             kept[leaf] = old
     fresh = [v for v in alive if v.buffer is None and v.position not in placed]
+    fresh.sort(key=lambda v: v.position)
     positions = tuple(v.position for v in fresh)
     request = Request(positions, tuple(written), tuple(kept))
     return request, Targets(fresh, homes, list(kept.values()))
@@ -117,7 +154,7 @@ def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:
             stack.extend(maker[o.position] for o in step.operands)
     k = Builder()
     refs: dict[int, Ref] = {}
-    lowered = Lowered({}, {}, {}, {})
+    lowered = Lowered(k, {}, {}, {}, {})
     leaf_count = number_count = 0
     for step in path:
         if step.kind == "leaf":
@@ -169,10 +206,59 @@ def _natural(k: Builder, ref: Ref, type: TensorType) -> Node:
     return k.node("cast", [(node, view)], (), ref.shape, ref.dtype)
 
 
-def make_program(edge: Edge, request: Request) -> ReferenceProgram:
+def make_program(edge: Edge, request: Request) -> ReferenceProgram | NativeProgram:
     wanted = request.fresh + tuple(p for p, _ in request.written)
     lowered = lower_path(edge, wanted)
-    return ReferenceProgram(lowered, request)
+    if config.process.backend == "reference":
+        return ReferenceProgram(lowered, request)
+    return NativeProgram(lowered, request)
+
+
+def _keep(targets: Targets) -> None:
+    """Copy leaves that are about to be overwritten and that somebody still holds."""
+    for value in targets.kept:
+        value.buffer = _copy(value.buffer, value.type)
+        value.claimed = False
+
+
+class NativeProgram:
+    """A compiled path, and how a trace's leaves, numbers and results map to its buffers."""
+
+    def __init__(self, lowered: Lowered, request: Request) -> None:
+        fresh = len(request.fresh)
+        written = {fresh + i: leaf for i, (_, leaf) in enumerate(request.written)}
+        results = [lowered.results[p] for p in request.fresh + tuple(p for p, _ in request.written)]
+        self.graph = CompiledGraph(lowered.k, results, written)
+        self.leaves = [lowered.leaves[p] for p in self.graph.leaves]
+        self.numbers = [lowered.numbers[n.attrs[0]] for n in self.graph.numbers]
+        self.fresh_units = [self.graph.unit_of.get(h, -1) for h in self.graph.homes[:fresh]]
+
+    def run(self, trace: Trace, targets: Targets) -> None:  # hot
+        if targets.kept:
+            _keep(targets)
+        leaves = trace.leaves
+        made = [buffers.Buffer(v.type.nbytes) for v in targets.fresh]
+        numbers = trace.numbers
+        try:
+            self.graph.run(
+                [leaves[i].address for i in self.leaves],
+                [numbers[i] for i in self.numbers],
+                [b.address for b in made],
+            )
+        except CheckFailed as failed:
+            self._keep_finished(targets, made, failed.unit)
+            step = failed.node.origin
+            raise errors.index_out_of_range(step.op.name, step.where, step.label) from None
+        for value, buffer in zip(targets.fresh, made, strict=True):
+            value.buffer = buffer
+        for value, home in targets.written:
+            value.buffer = home
+            value.claimed = True
+
+    def _keep_finished(self, targets: Targets, made: list[Any], failed: int) -> None:
+        for value, buffer, unit in zip(targets.fresh, made, self.fresh_units, strict=True):
+            if unit < failed:
+                value.buffer = buffer
 
 
 class ReferenceProgram:
@@ -199,9 +285,7 @@ class ReferenceProgram:
             origin = found.node.origin
             raise errors.index_out_of_range(origin.op.name, origin.where, origin.label) from None
         results = dict(zip(lowered.results, arrays, strict=True))
-        for value in targets.kept:
-            value.buffer = _copy(value.buffer, value.type)
-            value.claimed = False
+        _keep(targets)
         for value in targets.fresh:
             value.buffer = buffers.Buffer(value.type.nbytes)
             write_buffer(value.buffer, results[value.position], value.type)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any  # the API takes numbers, nested lists, arrays
+from typing import TYPE_CHECKING, Any  # the API takes numbers, nested lists, arrays
 
 import numpy as np
 
@@ -84,6 +84,10 @@ class Tensor:
         if cls is Tensor and (args or kwargs):
             return _legacy_tensor(*args, **kwargs)
         return object.__new__(cls)
+
+    if TYPE_CHECKING:  # the operations that `surface.py` binds
+
+        def __getattr__(self, name: str) -> Any: ...
 
     # -- metadata --------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rushlight.codegen import llvm
+from rushlight.codegen import llvm, workers
 from rushlight.codegen.cache import Bundle, ObjectCache
 from rushlight.codegen.target import Target, current_target
 from rushlight.loops.kernel import KernelSource
@@ -25,8 +25,9 @@ Resolve = Callable[[str], tuple[str, Iterable[str]]]
 """From the name of a function that kernels may call to its text and the names it needs in turn.
 """
 
-# More kernels in a module compile faster (a third, against one each), but delay an interrupt.
-MODULE_KERNELS = 64
+# Kernels compiled between two chances to interrupt. Modules of many compile a third faster than
+# modules of one.
+BURST_KERNELS = 128
 _PATIENCE_SECONDS = 1.0
 _DECLARATION = re.compile(r"^declare\b.*\n?", re.MULTILINE)
 _DEFINITION = re.compile(r"^define (?!internal |private )", re.MULTILINE)
@@ -58,12 +59,14 @@ class Kernels:
         self._library = _Library(resolve)
         self._cache = cache or ObjectCache()
         self._addresses: dict[str, int] = {}
+        self._sources: dict[str, KernelSource] = {}
         self._herald = _Herald()
         self._salt = _salted(self.target)
 
     def addresses(self, sources: Sequence[KernelSource]) -> list[int]:
         """Each kernel's entry address, compiling what is neither in memory nor on disk."""
         known = self._addresses
+        self._check_names(sources)
         if any(source.name not in known for source in sources):
             with llvm.lock:  # two threads wanting the same kernel compile it once
                 missing = {
@@ -96,6 +99,13 @@ class Kernels:
                 texts.append(text)
         return "\n".join([*declarations, *texts])
 
+    def _check_names(self, sources: Sequence[KernelSource]) -> None:
+        """Two kernels of one name would silently become one."""
+        for source in sources:
+            first = self._sources.setdefault(source.name, source)
+            if first is not source and first != source:
+                raise llvm.CompileError(f"two different kernels are called {source.name}")
+
     def _fetch(self, sources: list[KernelSource]) -> None:
         started = time.perf_counter()
         keys = {self._key(source): source for source in sources}
@@ -105,8 +115,8 @@ class Kernels:
         self.counters.disk_hits += len(sources) - len(missing)
         if missing:
             with self._herald.watch(len(missing)):
-                for start in range(0, len(missing), MODULE_KERNELS):
-                    self._compile(missing[start : start + MODULE_KERNELS])
+                for start in range(0, len(missing), BURST_KERNELS):
+                    self._compile(missing[start : start + BURST_KERNELS])
         self.counters.seconds += time.perf_counter() - started
 
     def _take(self, bundle: Bundle, wanted: dict[str, KernelSource]) -> None:
@@ -122,9 +132,16 @@ class Kernels:
                 return  # made by another build of the same version: compile instead
 
     def _compile(self, sources: list[KernelSource]) -> None:
-        text = self.module_text(sources)
-        _dump(text, sources)
-        image = llvm.compile_object(text, self.target)
+        groups = _deal(sources)
+        texts = [self.module_text(group) for group in groups]
+        for text, group in zip(texts, groups, strict=True):
+            _dump(text, group)
+        images = workers.compile_objects(texts, self.target)
+        for image, group in zip(images, groups, strict=True):
+            self._enter(group, image)
+
+    def _enter(self, sources: list[KernelSource], image: bytes) -> None:
+        """Load a compiled module and keep it on disk."""
         names = [source.name for source in sources]
         self._addresses.update(llvm.load_object(image, names, self.target))
         self.counters.modules += 1
@@ -161,8 +178,22 @@ def load_functions(
 
 def _salted(target: Target) -> Digest:
     """A digest of everything but the text that machine code depends on."""
-    facts = (target.triple, target.cpu, target.features, llvm.version(), *llvm.PASSES)
+    facts = (target.triple, target.cpu, target.features, llvm.version(), *llvm.RECIPE)
     return hashlib.sha256("\0".join(facts).encode())
+
+
+def _deal(sources: list[KernelSource]) -> list[list[KernelSource]]:
+    """Split kernels into one module for each process that will compile, of about equal length."""
+    lengths = {source.name: source.text.count("\n") for source in sources}
+    groups: list[list[KernelSource]] = [
+        [] for _ in range(workers.worker_count(sum(lengths.values())))
+    ]
+    loads = [0] * len(groups)
+    for source in sorted(sources, key=lambda source: -lengths[source.name]):
+        lightest = loads.index(min(loads))
+        groups[lightest].append(source)
+        loads[lightest] += lengths[source.name]
+    return [group for group in groups if group]
 
 
 class _Library:

@@ -103,4 +103,4 @@ def _may_use_tiles() -> bool:
     if sys.platform != "linux" or not llvm.host_triple().startswith("x86_64"):
         return False
     arch_prctl, request, tile_data = 158, 0x1023, 18
-    return ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0
+    return bool(ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0)

@@ -405,6 +405,36 @@ class Builder:
         call = self.node("host", [o.arg for o in operands], fixed, (), dt.uint8)
         return self.items(call, outputs)
 
+    def attention(
+        self, q: Ref, key: Ref, value: Ref, mask: Ref | None, scale: float, is_causal: bool
+    ) -> list[Ref]:
+        """softmax(scale * q key^T + mask) value over (batch, heads, length, width) operands, and
+        the log of each row's sum (batch, heads, length), in float32 for half precision."""
+        rows = q.shape[:-1]
+        kind = dt.float64 if q.dtype is dt.float64 else dt.float32
+        outputs = (((*rows, value.shape[-1]), q.dtype), (rows, kind))
+        args = [x.arg for x in (q, key, value, mask) if x is not None]
+        call = self.node("attention", args, (scale, is_causal, outputs), (), dt.uint8)
+        return self.items(call, outputs)
+
+    def attention_grad(
+        self,
+        g: Ref,
+        out: Ref,
+        sums: Ref,
+        q: Ref,
+        key: Ref,
+        value: Ref,
+        mask: Ref | None,
+        scale: float,
+        is_causal: bool,
+    ) -> list[Ref]:
+        """Gradients of `attention` by q, key and value, from its results and their gradient."""
+        outputs = tuple((x.shape, x.dtype) for x in (q, key, value))
+        args = [x.arg for x in (g, out, sums, q, key, value, mask) if x is not None]
+        call = self.node("attention_grad", args, (scale, is_causal, outputs), (), dt.uint8)
+        return self.items(call, outputs)
+
     def items(self, call: Node, outputs: Sequence[tuple[Shape, dtype]]) -> list[Ref]:
         """References to the results of a node that has several."""
         return [

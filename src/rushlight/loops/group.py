@@ -6,8 +6,7 @@ accesses allow, every access with a stride for each of them, and a key of the st
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any  # keys are nested tuples
 
@@ -16,7 +15,6 @@ from rushlight import views
 from rushlight.dtype import dtype
 from rushlight.ir.node import Node
 from rushlight.ir.prims import PRIMS
-from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 from rushlight.schedule.fuse import LONG_ROW, Root, Unit
 from rushlight.schedule.reading import Expression, Reader
 from rushlight.views import Shape, View
@@ -88,6 +86,7 @@ class GroupKernel:
         self.own = {r.home: r for r in unit.roots if r.home.op != "update"}
         self.stored = stored
         self.facts: dict[Expression, Facts] = {}
+        self.described = 0
         self.numbers: list[Node] = []
         self.gathers: list[Expression] = []
         dims, rows = self._dims()
@@ -118,16 +117,18 @@ class GroupKernel:
         if unit.inner is None:
             return dims, max(len(dims) - 1, 0)
         if unit.is_column:
-            kept = len(dims) - unit.roots[0].node.attrs[1]
+            kept = len(dims) - unit.roots[0].home.attrs[1]
             return dims, kept
         rows, count = 0, 1
         total = views.numel(dims) // unit.inner if unit.inner else 0
         if unit.inner == 0 or total == 0:
-            kept = len(unit.roots[0].dims) - unit.roots[0].node.attrs[1]
+            kept = len(unit.roots[0].dims) - unit.roots[0].home.attrs[1]
             return unit.roots[0].dims, kept
         while count < total:
             count *= dims[rows]
             rows += 1
+        if rows == len(dims):  # rows of one element
+            dims = (*dims, 1)
         return dims, rows
 
     def _is_loaded(self, node: Node) -> bool:
@@ -148,39 +149,18 @@ class GroupKernel:
         return View(dims, strides, 0)
 
     def _expression(self, root: Root) -> Expression:
-        if root.kind == "reduce":
-            source, view = root.node.args[0]
-            full = view or views.whole(source.shape)
-            shaped = views.try_reshape(full, self.reader.dims)
-            assert shaped is not None
-            return self.reader.read(source, shaped)
-        if root.home.op == "update":
-            return self._update_expression(root)
-        return self.reader.read(root.node, self._whole(self._is_row_root(root)))
-
-    def _update_expression(self, root: Root) -> Expression:
-        (view,) = [
-            v for v in self._part_views(root) if v is not None
-        ][:1] or [views.whole(root.node.shape)]
-        shaped = views.try_reshape(view, self.reader.dims)
-        assert shaped is not None
-        return self.reader.read(root.node, shaped)
-
-    @staticmethod
-    def _part_views(root: Root) -> list[View | None]:
-        """How the update reads this part."""
-        assert root.reader is not None
-        for (node, view), _ in root.reader.known.items():
-            if node is root.node:
-                return [view]
-        return [None]
+        if self._is_row_root(root):
+            return self.reader.read(root.source, self._whole(True))
+        shaped = views.try_reshape(root.view, self.reader.dims)
+        assert shaped is not None, (root, self.reader.dims)
+        return self.reader.read(root.source, shaped)
 
     def _target(self, root: Root) -> int:
         dims = self.reader.dims
         if root.kind == "reduce":
             rows = dims[: self.rows]
             strides = views.contiguous_strides(rows) + (0,) * (len(dims) - self.rows)
-            return self._add_access(root.node, root.node.dtype, View(dims, strides, 0))
+            return self._add_access(root.home, root.home.dtype, View(dims, strides, 0))
         if self._is_row_root(root):
             return self._add_access(root.home, root.home.dtype, self._whole(True))
         assert root.target is not None
@@ -244,15 +224,12 @@ class GroupKernel:
             lane = lane or bool(access.strides) and access.strides[nest.lane] != 0
             inner = inner or access.varies(nest.inner_dims) or (nest.mode == "column" and lane)
         if self._is_reduced_here(e):
-            phase = 1 + max(s.phase for s in self._reduce_phase(e.node))
-        facts.number = sum(f.number >= 0 for f in self.facts.values())
+            phase = 1 + self._describe(self._expression(self.own[e.node])).phase
+        facts.number = self.described
+        self.described += 1
         facts.varies_lane, facts.varies_inner = lane, inner
         facts.phase, facts.access = phase, access
         return facts
-
-    def _reduce_phase(self, node: Node) -> list[Facts]:
-        root = self.own[node]
-        return [self._describe(self._expression(root))]
 
     # -- loops -----------------------------------------------------------------------------------
 
@@ -294,7 +271,7 @@ class GroupKernel:
         for step in self.steps:
             self._serialise(step.expression, known, lines)
         roots = tuple(
-            (s.root.kind, s.root.node.attrs[0] if s.root.kind == "reduce" else "", s.phase, s.level,
+            (s.root.kind, s.root.home.attrs[0] if s.root.kind == "reduce" else "", s.phase, s.level,
              known[s.expression], s.target.number, s.root.home.dtype.name)
             for s in self.steps
         )  # fmt: skip
@@ -366,46 +343,3 @@ def _merge(
         groups.append([])
         sizes.append(1)
     return tuple(sizes), groups
-
-
-def launches(
-    kernel: GroupKernel,
-    buffer_of: Callable[[Node], BufferRef],
-    number_of: Callable[[Node], BufferRef],
-    check_of: Callable[[Node], int],
-    errors: BufferRef,
-    partial: Callable[[int], BufferRef],
-) -> list[Launch]:
-    """The launches of a unit: one, or two for long rows (pieces, then their combination)."""
-    from rushlight.loops import rows  # the writer imports this module
-
-    nest = kernel.nest
-    if any(s == 0 for s in nest.sizes) and nest.mode in ("map",):
-        return []
-    key = kernel.key()
-    source = _SOURCES.get(key)
-    if source is None:
-        digest = hashlib.sha256(repr(key).encode()).hexdigest()[:20]
-        source = rows.write(kernel, f"{nest.mode}_{digest}")
-        _SOURCES[key] = source
-    pointers = []
-    for access in nest.accesses:
-        if access.node is not None:
-            base = buffer_of(access.node)
-            pointers.append(BufferRef(base.buffer, base.offset + access.offset * access.kind.itemsize))
-    pointers += [number_of(n) for n in kernel.numbers]
-    ints: list[int] = list(nest.sizes)
-    for access in nest.accesses:
-        ints += access.strides
-        if access.node is None:
-            ints.append(access.offset)
-    for gather in kernel.gathers:
-        for stride, size in gather.node.attrs[1]:
-            ints += [stride, size]
-        ints.append(check_of(gather.node))
-    if kernel.gathers:
-        pointers.append(errors)
-    return rows.shape_launches(kernel, source, pointers, ints, partial)
-
-
-_SOURCES: dict[Any, KernelSource] = {}

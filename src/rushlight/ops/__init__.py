@@ -4,7 +4,10 @@ An Op says its type rule, its derivative and its lowering; in come operand types
 out go types, gradients or primitives. This room never touches memory, kernels or the trace.
 """
 
-FAMILIES = ("elementwise", "creation", "reduce", "contract", "movement")
+FAMILIES = (
+    "elementwise", "creation", "reduce", "scan", "statistics", "contract", "movement", "softmax",
+    "embedding", "cross_entropy", "norm", "dropout", "attention",
+)  # fmt: skip
 
 
 def load_families() -> None:

@@ -1,47 +1,144 @@
-"""Sums of products: matrix multiplication in its forms."""
+"""Sums of products: matrix multiplication in its forms.
+
+One op, `contract`, says a sum of products in einsum's letters; its derivatives are contractions again.
+`linear` is an op of its own because its bias joins in the accumulator.
+"""
 
 from __future__ import annotations
 
-from typing import Any  # operands are tensors
+import string
+from typing import Any  # operands are tensors and numbers
 
+from rushlight import dtype as dt
 from rushlight import errors, views
 from rushlight.ops.registry import Op, TensorType, public
 
 
-def bmm_type(a: TensorType, b: TensorType) -> TensorType:
+def conjugate(x: Any) -> Any:
+    """The complex conjugate, which derivatives of products are made with."""
+    return x.conj() if x.dtype.is_complex else x
+
+
+def split_equation(equation: str) -> tuple[str, str, str]:
+    """The letters of both operands and of the result."""
+    inputs, _, out = equation.partition("->")
+    left, _, right = inputs.partition(",")
+    return left, right, out
+
+
+def contract_type(a: TensorType, b: TensorType, equation: str) -> TensorType:
     if a.dtype is not b.dtype:
         raise errors.mixed_dtypes("matmul", a.dtype, b.dtype)
-    if a.shape[-1] != b.shape[-2]:
-        raise errors.cannot_multiply("matmul", a.shape, b.shape, a.shape[-1], b.shape[-2])
-    return TensorType((*a.shape[:-1], b.shape[-1]), a.dtype)
+    if a.dtype is dt.bool_:
+        raise errors.wrong_dtype("matmul", a.dtype, "numbers")
+    left, right, out = split_equation(equation)
+    sizes = dict(zip(left, a.shape, strict=True))
+    for letter, size in zip(right, b.shape, strict=True):
+        if sizes.setdefault(letter, size) != size:
+            raise errors.cannot_multiply("matmul", a.shape, b.shape, sizes[letter], size)
+    return TensorType(tuple(sizes[c] for c in out), a.dtype)
 
 
-MATMUL = Op(  # (..., m, k) @ (k, n) with b a matrix, or batches of equal size
-    "matmul",
-    type=bmm_type,
-    lower=lambda k, a, b: _matmul_lower(k, a, b),
-    vjp=lambda g, out, a, b: _matmul_vjp(g, a, b),
+def contract_vjp(g: Any, out: Any, a: Any, b: Any, equation: str) -> Any:
+    left, right, letters = split_equation(equation)
+    return (
+        CONTRACT(g, conjugate(b), equation=f"{letters},{right}->{left}"),
+        CONTRACT(conjugate(a), g, equation=f"{left},{letters}->{right}"),
+    )
+
+
+CONTRACT = Op(  # a letter of one operand alone is in the result; none is repeated in an operand
+    "contract",
+    attrs=("equation",),
+    type=contract_type,
+    lower=lambda k, a, b, equation: k.contract(equation, a, b),
+    vjp=contract_vjp,
 )
 
 
-def _matmul_lower(k: Any, a: Any, b: Any) -> Any:
-    if len(b.shape) == 2:
-        rows = "abcdefgh"[: len(a.shape) - 1]
-        return k.contract(f"{rows}k,kn->{rows}n", a, b)
-    batch = "abcdefgh"[: len(a.shape) - 2]
-    return k.contract(f"{batch}mk,{batch}kn->{batch}mn", a, b)
+# -- linear ------------------------------------------------------------------------------------------------
 
 
-def _matmul_vjp(g: Any, a: Any, b: Any) -> Any:
-    if b.ndim == 2:
-        flat = g.reshape(-1, g.shape[-1])
-        return MATMUL(g, b.transpose(0, 1)), MATMUL(
-            a.reshape(-1, a.shape[-1]).transpose(0, 1), flat
+def letters_for(count: int, without: str = "") -> str:
+    """`count` different letters, none of them in `without`."""
+    free = [c for c in string.ascii_letters if c not in without]
+    return "".join(free[:count])
+
+
+def linear_type(x: TensorType, weight: TensorType, *bias: TensorType) -> TensorType:
+    for other in (weight, *bias):
+        if other.dtype is not x.dtype:
+            raise errors.mixed_dtypes("linear", x.dtype, other.dtype)
+    if not x.shape or x.shape[-1] != weight.shape[1]:
+        size = x.shape[-1] if x.shape else 1
+        raise errors.cannot_multiply(
+            "linear", x.shape, weight.shape[::-1], size, weight.shape[1]
         )
-    return MATMUL(g, b.transpose(-1, -2)), MATMUL(a.transpose(-1, -2), g)
+    shape = (*x.shape[:-1], weight.shape[0])
+    if bias and views.broadcast_shapes("linear", shape, bias[0].shape) != shape:
+        raise errors.cannot_broadcast("linear", (shape, bias[0].shape), -1)
+    return TensorType(shape, x.dtype)
 
 
-@public("torch", "Tensor", out=True)
+def linear_lower(k: Any, x: Any, weight: Any, *bias: Any) -> Any:
+    rows = letters_for(len(x.shape) - 1, "kn")
+    equation = f"{rows}k,nk->{rows}n"
+    if not bias:
+        return k.contract(equation, x, weight)
+    wide = dt.float32 if x.dtype in (dt.float16, dt.bfloat16) else x.dtype
+    return k.cast(k.contract(equation, x, weight, wide) + k.wide(bias[0]), x.dtype)
+
+
+def linear_vjp(g: Any, out: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    rows = letters_for(g.ndim - 1, "kn")
+    grads = (
+        CONTRACT(g, conjugate(weight), equation=f"{rows}n,nk->{rows}k"),
+        CONTRACT(g, conjugate(x), equation=f"{rows}n,{rows}k->nk"),
+    )
+    return grads if bias is None else (*grads, g)  # the engine sums g over leading dims
+
+
+LINEAR = Op("linear", type=linear_type, lower=linear_lower, vjp=linear_vjp)
+
+
+@public("F")
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    """input @ weight.T + bias over any leading dimensions.
+
+    >>> import rushlight as torch
+    >>> torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 3)).shape
+    torch.Size([2, 4])
+    """
+    if weight.ndim != 2:
+        if weight.ndim != 1:
+            raise RuntimeError(
+                f"linear: weight must have 1 or 2 dimensions, got {list(weight.shape)}"
+            )
+        out = matmul(input, weight)
+        return out if bias is None else out + bias
+    if bias is None:
+        return LINEAR(input, weight)
+    return LINEAR(input, weight, bias)
+
+
+@public("F")
+def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
+    """input1 @ weight[n] @ input2 for every output n, plus bias."""
+    if input1.shape[:-1] != input2.shape[:-1]:
+        raise RuntimeError(
+            f"bilinear(): input batch dimensions do not match: got {list(input1.shape)} and "
+            f"{list(input2.shape)}"
+        )
+    rows = letters_for(input1.ndim - 1, "nij")
+    half = CONTRACT(input1, weight, equation=f"{rows}i,nij->{rows}nj")
+    out = CONTRACT(half, input2, equation=f"{rows}nj,{rows}j->{rows}n")
+    return out if bias is None else out + bias
+
+
+# -- products of matrices and vectors ----------------------------------------------------------------------
+
+
+@public("torch", "Tensor", "linalg", out=True)
 def matmul(input: Any, other: Any) -> Any:
     """Matrix product with PyTorch's rules for vectors and batches.
 
@@ -55,15 +152,260 @@ def matmul(input: Any, other: Any) -> Any:
             f"matmul: both arguments to matmul need to be at least 1D, but they are {a.ndim}D "
             f"and {b.ndim}D"
         )
-    if a.ndim == 1 and b.ndim == 1:
-        if a.shape != b.shape:
-            raise errors.cannot_multiply("matmul", a.shape, b.shape, a.shape[0], b.shape[0])
-        return MATMUL(a.reshape(1, -1), b.reshape(-1, 1)).reshape(())
-    if a.ndim == 1:
-        return matmul(a.reshape(1, -1), b).squeeze(-2)
-    if b.ndim == 1:
-        return matmul(a, b.reshape(-1, 1)).squeeze(-1)
-    if b.ndim == 2:
-        return MATMUL(a, b)
+    if b.ndim <= 2:
+        rows = letters_for(a.ndim - 1, "kn")
+        column = "n" if b.ndim == 2 else ""
+        return CONTRACT(a, b, equation=f"{rows}k,k{column}->{rows}{column}")
+    row = "m" if a.ndim > 1 else ""
     batch = views.broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2])
-    return MATMUL(a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:]))
+    if a.ndim <= 2:  # only b has batches
+        letters = letters_for(b.ndim - 2, "kmn")
+        return CONTRACT(a, b, equation=f"{row}k,{letters}kn->{letters}{row}n")
+    letters = letters_for(len(batch), "kmn")
+    a = a if a.shape[:-2] == batch else a.expand(*batch, *a.shape[-2:])
+    b = b if b.shape[:-2] == batch else b.expand(*batch, *b.shape[-2:])
+    return CONTRACT(a, b, equation=f"{letters}mk,{letters}kn->{letters}mn")
+
+
+def check_ndim(op: str, name: str, x: Any, ndim: int) -> None:
+    if x.ndim != ndim:
+        raise RuntimeError(
+            f"{op}: {name} must be a tensor of {ndim} dimensions, got shape {list(x.shape)}"
+        )
+
+
+@public("torch", "Tensor", out=True)
+def mm(input: Any, mat2: Any) -> Any:
+    """The product of two matrices."""
+    check_ndim("mm", "self", input, 2)
+    check_ndim("mm", "mat2", mat2, 2)
+    return CONTRACT(input, mat2, equation="mk,kn->mn")
+
+
+@public("torch", "Tensor", out=True)
+def bmm(input: Any, mat2: Any) -> Any:
+    """The products of two batches of matrices."""
+    check_ndim("bmm", "batch1", input, 3)
+    check_ndim("bmm", "batch2", mat2, 3)
+    return CONTRACT(input, mat2, equation="bmk,bkn->bmn")
+
+
+@public("torch", "Tensor", out=True)
+def mv(input: Any, vec: Any) -> Any:
+    """A matrix times a vector."""
+    check_ndim("mv", "self", input, 2)
+    check_ndim("mv", "vec", vec, 1)
+    return CONTRACT(input, vec, equation="mk,k->m")
+
+
+@public("torch", "Tensor", out=True)
+def dot(input: Any, tensor: Any) -> Any:
+    """The inner product of two vectors."""
+    check_ndim("dot", "self", input, 1)
+    check_ndim("dot", "tensor", tensor, 1)
+    return CONTRACT(input, tensor, equation="k,k->")
+
+
+@public("torch", "Tensor", out=True)
+def vdot(input: Any, other: Any) -> Any:
+    """The inner product of two vectors, the first conjugated."""
+    return dot(conjugate(input), other)
+
+
+@public("torch", "Tensor", out=True)
+def inner(input: Any, other: Any) -> Any:
+    """Sums of products over the last dimensions of both."""
+    if input.ndim == 0 or other.ndim == 0:
+        return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise errors.cannot_multiply(
+            "inner", input.shape, other.shape[::-1], input.shape[-1], other.shape[-1]
+        )
+    left = letters_for(input.ndim - 1, "k")
+    right = letters_for(other.ndim - 1, "k" + left)
+    return CONTRACT(input, other, equation=f"{left}k,{right}k->{left}{right}")
+
+
+@public("torch", "Tensor", out=True, aliases=("ger",))
+def outer(input: Any, vec2: Any) -> Any:
+    """All products of the elements of two vectors."""
+    check_ndim("outer", "self", input, 1)
+    check_ndim("outer", "vec2", vec2, 1)
+    return input.reshape(-1, 1) * vec2.reshape(1, -1)
+
+
+# -- products added to something ---------------------------------------------------------------------------
+
+
+def _checked_scale(op: str, name: str, number: Any, product: Any) -> Any:
+    if product.dtype.is_integral and isinstance(number, float):
+        raise RuntimeError(f"{op}: For integral input tensors, argument {name} must not be a "
+                           f"floating point number.")
+    return number
+
+
+def added(op: str, input: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """beta * input + alpha * product; a beta of 0 ignores the input, NaN and all."""
+    if input.dtype is not product.dtype:
+        raise errors.mixed_dtypes(op, input.dtype, product.dtype)
+    _checked_scale(op, "beta", beta, product)
+    _checked_scale(op, "alpha", alpha, product)
+    shape = views.broadcast_shapes(op, input.shape, product.shape)
+    if shape != product.shape:
+        raise errors.cannot_broadcast(op, (input.shape, product.shape), -1)
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
+    return (input if beta == 1 else input * beta) + product
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * (mat1 @ mat2)."""
+    check_ndim("addmm", "mat1", mat1, 2)
+    check_ndim("addmm", "mat2", mat2, 2)
+    return added("addmm", input, mm(mat1, mat2), beta, alpha)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * (mat @ vec)."""
+    return added("addmv", input, mv(mat, vec), beta, alpha)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * outer(vec1, vec2)."""
+    check_ndim("addr", "vec1", vec1, 1)
+    check_ndim("addr", "vec2", vec2, 1)
+    product = outer(vec1, vec2)
+    shape = views.broadcast_shapes("addr", input.shape, product.shape)
+    if shape != product.shape:
+        raise errors.cannot_broadcast("addr", (input.shape, product.shape), -1)
+    if product.dtype is dt.bool_:
+        return product & bool(alpha) if beta == 0 else input & bool(beta) | product & bool(alpha)
+    _checked_scale("addr", "beta", beta, product)
+    _checked_scale("addr", "alpha", alpha, product)
+    product = product if alpha == 1 else product * alpha
+    return product if beta == 0 else (input if beta == 1 else input * beta) + product
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * (batch1 @ batch2)."""
+    return added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
+    check_ndim("addbmm", "batch1", batch1, 3)
+    check_ndim("addbmm", "batch2", batch2, 3)
+    product = CONTRACT(batch1, batch2, equation="bmk,bkn->mn")
+    return added("addbmm", input, product, beta, alpha)
+
+
+# -- products of several, and of general shapes ------------------------------------------------------------
+
+
+def _chain_order(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Where to split each run of matrices for the fewest multiplications."""
+    count = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(count)}
+    split: dict[tuple[int, int], int] = {}
+    for length in range(2, count + 1):
+        for i in range(count - length + 1):
+            j = i + length - 1
+            options = [
+                (cost[i, s] + cost[s + 1, j] + sizes[i] * sizes[s + 1] * sizes[j + 1], s)
+                for s in range(i, j)
+            ]
+            cost[i, j], split[i, j] = min(options)
+    return split
+
+
+def _chain(matrices: list[Any]) -> Any:
+    sizes = [matrices[0].shape[0], *(m.shape[1] for m in matrices)]
+    split = _chain_order(sizes)
+
+    def product(i: int, j: int) -> Any:
+        if i == j:
+            return matrices[i]
+        middle = split[i, j]
+        return mm(product(i, middle), product(middle + 1, j))
+
+    return product(0, len(matrices) - 1)
+
+
+@public("torch")
+def chain_matmul(*matrices: Any, out: Any = None) -> Any:
+    """The product of matrices in the cheapest order."""
+    if len(matrices) == 1 and isinstance(matrices[0], list | tuple):
+        matrices = tuple(matrices[0])
+    for m in matrices:
+        check_ndim("chain_matmul", "every matrix", m, 2)
+    return _chain(list(matrices)) if len(matrices) > 1 else matrices[0].clone()
+
+
+@public("linalg", out=True)
+def multi_dot(tensors: Any) -> Any:
+    """The product of matrices in the cheapest order; the first and last may be vectors."""
+    parts = list(tensors)
+    if len(parts) < 2:
+        raise RuntimeError(f"multi_dot: expected at least 2 tensors but got {len(parts)}")
+    is_row, is_column = parts[0].ndim == 1, parts[-1].ndim == 1
+    if is_row:
+        parts[0] = parts[0].reshape(1, -1)
+    if is_column:
+        parts[-1] = parts[-1].reshape(-1, 1)
+    for part in parts:
+        check_ndim("multi_dot", "every tensor", part, 2)
+    out = _chain(parts)
+    shape = [s for s, is_vector in zip(out.shape, (is_row, is_column), strict=True) if not is_vector]
+    return out.reshape(shape)
+
+
+@public("torch", out=True)
+def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+    """Sums of products over pairs of dimensions: the last `dims` of a with the first of b, or lists."""
+    if hasattr(dims, "tolist"):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a.ndim, b.ndim):
+            raise RuntimeError(
+                f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims} for shapes "
+                f"{list(a.shape)} and {list(b.shape)}"
+            )
+        pairs = ([*range(a.ndim - dims, a.ndim)], [*range(dims)])
+    else:
+        pairs = ([*dims[0]], [*dims[1]])
+    left = [views.dim_index("tensordot", d, a.ndim) for d in pairs[0]]
+    right = [views.dim_index("tensordot", d, b.ndim) for d in pairs[1]]
+    if len(left) != len(right):
+        raise RuntimeError("tensordot: both dimension lists should have same length")
+    a_letters = list(letters_for(a.ndim))
+    b_letters = list(letters_for(b.ndim, "".join(a_letters)))
+    for i, j in zip(left, right, strict=True):
+        if a.shape[i] != b.shape[j]:
+            raise RuntimeError(
+                f"tensordot: contracted dimensions need to match, but first has size "
+                f"{a.shape[i]} in dim {i} and second has size {b.shape[j]} in dim {j} (shapes "
+                f"{list(a.shape)} and {list(b.shape)})"
+            )
+        b_letters[j] = a_letters[i]
+    kept = [c for c in a_letters + b_letters if (c in a_letters) != (c in b_letters)]
+    return CONTRACT(a, b, equation=f"{''.join(a_letters)},{''.join(b_letters)}->{''.join(kept)}")
+
+
+@public("torch", "Tensor", out=True)
+def kron(input: Any, other: Any) -> Any:
+    """The Kronecker product."""
+    ndim = max(input.ndim, other.ndim)
+    a_shape = (1,) * (ndim - input.ndim) + tuple(input.shape)
+    b_shape = (1,) * (ndim - other.ndim) + tuple(other.shape)
+    left = input.reshape([s for size in a_shape for s in (size, 1)])
+    right = other.reshape([s for size in b_shape for s in (1, size)])
+    shape = [x * y for x, y in zip(a_shape, b_shape, strict=True)]
+    return (left * right).reshape(shape)

@@ -1,27 +1,76 @@
-"""Reductions over dimensions."""
+"""Reductions over dimensions: sums, products, extremes, tests, norms.
+
+Note: careful sums. float32 is summed in float64 by the `sum` primitive. Means and variances take the mean in
+float64 and subtract it in two parts (`centred`), so that data far from zero keeps what it holds.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any  # operands are tensors
 
+from rushlight import config, views
 from rushlight import dtype as dt
-from rushlight import views
 from rushlight.dtype import dtype
-from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops import return_types
+from rushlight.ops.elementwise import CAST, WHERE, scaled
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
+
+Dims = tuple[int, ...]
 
 
-def restored(g: Any, shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> Any:
+def numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Accept NumPy's `axis` and `keepdims` for `dim` and `keepdim`, as PyTorch does."""
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            for known, ours in (("axis", "dim"), ("keepdims", "keepdim"), ("x", "input")):
+                if known in kwargs:
+                    kwargs[ours] = kwargs.pop(known)
+        return function(*args, **kwargs)
+
+    return inner
+
+
+def restored(g: Any, shape: Sequence[int], dims: Dims, keepdim: bool) -> Any:
     """A reduced tensor with its reduced dimensions back as size 1, expanded to `shape`."""
-    if not keepdim:
-        g = g.reshape(views.reduced_shape(shape, dims, True))
-    return g.expand(shape)
+    return kept(g, shape, dims, keepdim).expand(shape)
 
 
-def sum_type(x: TensorType, dim: tuple[int, ...], keepdim: bool, dtype: dtype) -> TensorType:
+def kept(g: Any, shape: Sequence[int], dims: Dims, keepdim: bool) -> Any:
+    """A reduced tensor with its reduced dimensions back as size 1."""
+    return g if keepdim else g.reshape(views.reduced_shape(shape, dims, True))
+
+
+def count_of(shape: Sequence[int], dims: Dims) -> int:
+    """How many elements are reduced into one."""
+    return views.numel([shape[d] for d in dims])
+
+
+def check_dims_not_empty(op: str, x: Any, dim: Any, dims: Dims) -> None:
+    """Extremes of nothing do not exist."""
+    if dim is None or (isinstance(dim, list | tuple) and not dim):
+        if views.numel(x.shape) == 0:
+            raise RuntimeError(
+                f"{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
+                f"the reduction dim with the 'dim' argument."
+            )
+        return
+    for d in dims:
+        if x.shape[d] == 0:
+            raise IndexError(f"{op}(): Expected reduction dim {d} to have non-zero size.")
+
+
+def reduced_type(x: TensorType, dim: Dims, keepdim: bool, dtype: dtype) -> TensorType:
     return TensorType(views.reduced_shape(x.shape, dim, keepdim), dtype)
 
 
-def sum_lower(k: Any, x: Any, dim: tuple[int, ...], keepdim: bool, dtype: dtype) -> Any:
+# -- sums, means, products ---------------------------------------------------------------------------------
+
+
+def sum_lower(k: Any, x: Any, dim: Dims, keepdim: bool, dtype: dtype) -> Any:
     out = k.reduce("sum", k.wide(k.cast(x, dtype)), dim, keepdim)
     return k.cast(out, dtype)
 
@@ -29,13 +78,14 @@ def sum_lower(k: Any, x: Any, dim: tuple[int, ...], keepdim: bool, dtype: dtype)
 SUM = Op(
     "sum",
     attrs=("dim", "keepdim", "dtype"),
-    type=sum_type,
+    type=reduced_type,
     lower=sum_lower,
     vjp=lambda g, out, x, dim, keepdim, dtype: restored(g, x.shape, dim, keepdim),
 )
 
 
 @public("torch", "Tensor", out=True)
+@numpy_names
 def sum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
     """Sum over `dim` (all dimensions by default); integers are summed as int64.
 
@@ -45,4 +95,396 @@ def sum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | No
     """
     dims = views.dim_indices("sum", dim, input.ndim)
     kind = dtype or (dt.int64 if input.dtype.is_integral else input.dtype)
-    return SUM(input, dim=dims, keepdim=keepdim, dtype=kind)
+    return SUM(input, dim=dims, keepdim=bool(keepdim), dtype=kind)
+
+
+def exact_mean(k: Any, x: Any, dims: Dims, keepdim: bool = True) -> Any:
+    """The mean of wide x in float64 (complex types keep their own)."""
+    work = x.dtype if x.dtype.is_complex else dt.float64
+    total = k.reduce("sum", x, dims, keepdim, work)
+    return total / float(count_of(x.shape, dims)) if count_of(x.shape, dims) else total / 0.0
+
+
+def centred(k: Any, x: Any, dims: Dims) -> Any:
+    """x minus its mean, with the mean in two parts so that nothing is lost far from zero."""
+    mean = exact_mean(k, x, dims)
+    if x.dtype is mean.dtype:
+        return x - mean
+    high = k.cast(mean, x.dtype)
+    low = k.cast(mean - k.cast(high, mean.dtype), x.dtype)
+    return (x - high) - low
+
+
+MEAN = Op(
+    "mean",
+    attrs=("dim", "keepdim", "dtype"),
+    type=reduced_type,
+    lower=lambda k, x, dim, keepdim, dtype: k.cast(
+        exact_mean(k, k.wide(k.cast(x, dtype)), dim, keepdim), dtype
+    ),
+    vjp=lambda g, out, x, dim, keepdim, dtype: restored(
+        g / count_of(x.shape, dim), x.shape, dim, keepdim
+    ),
+)
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
+    """The mean over `dim` (all dimensions by default) of floating values."""
+    kind = dtype or input.dtype
+    if kind.is_integral:
+        which = "Optional" if dtype else "Input"
+        raise RuntimeError(
+            f"mean(): could not infer output dtype. {which} dtype must be either a floating "
+            f"point or complex dtype. Got: {kind!r}"
+        )
+    dims = views.dim_indices("mean", dim, input.ndim)
+    return MEAN(input, dim=dims, keepdim=bool(keepdim), dtype=kind)
+
+
+def _nans_out(input: Any) -> Any:
+    return input if input.dtype.is_integral else WHERE(input != input, 0, input)
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
+    """Sum that takes NaN for zero."""
+    if input.dtype.is_complex:
+        raise RuntimeError("nansum does not support complex inputs")
+    return sum(_nans_out(input), dim, keepdim, dtype=dtype)
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
+    """The mean of the elements that are not NaN."""
+    if input.dtype.is_integral:
+        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype!r}")
+    total = nansum(input, dim, keepdim, dtype=dtype)
+    return total / sum(input == input, dim, keepdim)
+
+
+@public("torch", "Tensor")
+@numpy_names
+def count_nonzero(input: Any, dim: Any = None) -> Any:
+    """How many elements differ from zero."""
+    return sum(input != 0, dim)
+
+
+def prod_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool, dtype: dtype) -> Any:
+    """g times the product of the others, from running products on both sides (zeros are exact)."""
+    (d,) = dim
+    size = x.shape[d]
+    if size == 0:
+        return x * 0
+    x = CAST(x, dtype=dtype) if x.dtype is not dtype else x
+    one = x.narrow(d, 0, 1) * 0 + 1
+    cat = _cat()
+    before = cat([one, x.narrow(d, 0, size - 1).cumprod(d)], d)
+    after = cat([one, x.flip(d).narrow(d, 0, size - 1).cumprod(d)], d).flip(d)
+    return scaled(kept(g, x.shape, dim, keepdim), before * after)
+
+
+def _cat() -> Any:
+    from rushlight.ops import rearrange  # a later family
+
+    return rearrange.cat
+
+
+PROD = Op(
+    "prod",
+    attrs=("dim", "keepdim", "dtype"),
+    type=reduced_type,
+    lower=lambda k, x, dim, keepdim, dtype: k.cast(
+        k.reduce("prod", k.wide(k.cast(x, dtype)), dim, keepdim), dtype
+    ),
+    vjp=prod_vjp,
+)
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
+    """The product over one dimension, or of all elements."""
+    kind = dtype or (dt.int64 if input.dtype.is_integral else input.dtype)
+    if dim is None:
+        return PROD(input.reshape(-1), dim=(0,), keepdim=False, dtype=kind)
+    if not isinstance(dim, int):
+        raise TypeError(f"prod(): argument 'dim' must be int, not {type(dim).__name__}")
+    d = views.dim_index("prod", dim, input.ndim)
+    if input.ndim == 0:
+        return PROD(input.reshape(1), dim=(0,), keepdim=False, dtype=kind)
+    return PROD(input, dim=(d,), keepdim=bool(keepdim), dtype=kind)
+
+
+# -- extremes ------------------------------------------------------------------------------------------------
+
+
+def extreme(k: Any, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
+    """max or min; of bool, any or all."""
+    if x.dtype is dt.bool_:
+        return k.reduce("any" if kind == "max" else "all", x, dims, keepdim)
+    return k.cast(k.reduce(kind, k.wide(x), dims, keepdim), x.dtype)
+
+
+def amax_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool) -> Any:
+    """Shared evenly among the elements that reach the extreme."""
+    reached = x == kept(out, x.shape, dim, keepdim)
+    count = SUM(reached, dim=dim, keepdim=True, dtype=g.dtype)
+    return WHERE(reached, kept(g, x.shape, dim, keepdim) / count, 0)
+
+
+def _extreme_op(name: str, kind: str) -> Op:
+    return Op(
+        name,
+        attrs=("dim", "keepdim"),
+        type=lambda x, dim, keepdim: reduced_type(x, dim, keepdim, x.dtype),
+        lower=lambda k, x, dim, keepdim: extreme(k, kind, x, dim, keepdim),
+        vjp=amax_vjp,
+    )
+
+
+AMAX, AMIN = _extreme_op("amax", "max"), _extreme_op("amin", "min")
+
+
+def _amax(op: Op, input: Any, dim: Any, keepdim: bool) -> Any:
+    if input.dtype.is_complex:
+        raise RuntimeError(f"{op.name}(): not implemented for complex input {input.dtype!r}")
+    dims = views.dim_indices(op.name, dim, input.ndim)
+    check_dims_not_empty(op.name, input, dim, dims)
+    return op(input, dim=dims, keepdim=bool(keepdim))
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def amax(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    """The largest value over `dim`; equal ones share the gradient."""
+    return _amax(AMAX, input, dim, keepdim)
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def amin(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    """The smallest value over `dim`; equal ones share the gradient."""
+    return _amax(AMIN, input, dim, keepdim)
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Both extremes."""
+    if input.numel() == 0 and (dim is None or input.shape[dim] == 0):
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
+            "identity."
+        )
+    dims = () if dim is None else dim
+    low, high = amin(input, dims, keepdim), amax(input, dims, keepdim)
+    if dim is None and keepdim:
+        pass  # amin keeps the dimensions of a full reduction too
+    return return_types.aminmax(low, high)
+
+
+def _ordered(k: Any, x: Any) -> Any:
+    return k.cast(x, dt.uint8) if x.dtype is dt.bool_ else k.wide(x)
+
+
+def _place_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool) -> Any:
+    (d,) = dim
+    g, index = kept(g[0], x.shape, dim, keepdim), kept(out[1], x.shape, dim, keepdim)
+    return _zeros(x.shape, g.dtype).scatter(d, index, g)
+
+
+def _zeros(shape: Sequence[int], kind: dtype) -> Any:
+    from rushlight.ops.creation import FULL  # a later family
+
+    return FULL(shape=tuple(shape), value=0, dtype=kind)
+
+
+def _max_dim_op(name: str, kind: str) -> Op:
+    def type_rule(x: TensorType, dim: Dims, keepdim: bool) -> tuple[TensorType, TensorType]:
+        shape = views.reduced_shape(x.shape, dim, keepdim)
+        return TensorType(shape, x.dtype), TensorType(shape, dt.int64)
+
+    def lower(k: Any, x: Any, dim: Dims, keepdim: bool) -> tuple[Any, Any]:
+        index = k.reduce("arg" + kind, _ordered(k, x), dim, keepdim)
+        return extreme(k, kind, x, dim, keepdim), index
+
+    return Op(name, attrs=("dim", "keepdim"), type=type_rule, lower=lower, vjp=_place_vjp)
+
+
+MAX_DIM, MIN_DIM = _max_dim_op("max_dim", "max"), _max_dim_op("min_dim", "min")
+
+
+def _max_of_dim(op: Op, name: str, kind: Any, input: Any, dim: int, keepdim: bool) -> Any:
+    if input.dtype.is_complex:
+        raise RuntimeError(f"{name}(): does not support complex input")
+    d = views.dim_index(name, dim, input.ndim)
+    if input.ndim == 0:
+        value, index = op(input.reshape(1), dim=(0,), keepdim=False)
+        return kind(value, index)
+    check_dims_not_empty(name, input, dim, (d,))
+    return kind(*op(input, dim=(d,), keepdim=bool(keepdim)))
+
+
+def _max_or_min(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """max() of all, max(dim), or max(other), told apart by what is given."""
+    kwargs = dict(kwargs)
+    if "axis" in kwargs:
+        kwargs["dim"] = kwargs.pop("axis")
+    if "keepdims" in kwargs:
+        kwargs["keepdim"] = kwargs.pop("keepdims")
+    if not args and not kwargs:
+        if input.numel() == 0:
+            check_dims_not_empty(name, input, None, ())
+        if input.dtype.is_complex:
+            raise RuntimeError(f"{name}(): does not support complex input")
+        return (AMAX if name == "max" else AMIN)(input, dim=tuple(range(input.ndim)), keepdim=False)
+    first = args[0] if args else kwargs.get("dim", kwargs.get("other"))
+    if "other" in kwargs or (args and not isinstance(first, int)):
+        if not hasattr(first, "_storage"):
+            raise TypeError(f"{name}(): argument 2 must be a dim or Tensor, not {type(first).__name__}")
+        return input.maximum(first) if name == "max" else input.minimum(first)
+    return _dim_form(name, input, *args, **kwargs)
+
+
+def _dim_form(name: str, input: Any, dim: int, keepdim: bool = False) -> Any:
+    op, kind = (MAX_DIM, return_types.max) if name == "max" else (MIN_DIM, return_types.min)
+    return _max_of_dim(op, name, kind, input, dim, keepdim)
+
+
+@public("torch", "Tensor", out=True)
+def max(input: Any, *args: Any, **kwargs: Any) -> Any:
+    """The largest element; `max(dim)` gives values and indices, `max(other)` is elementwise.
+
+    >>> import rushlight as torch
+    >>> torch.tensor([1, 3, 2]).max(0).indices
+    tensor(1)
+    """
+    return _max_or_min("max", input, args, kwargs)
+
+
+@public("torch", "Tensor", out=True)
+def min(input: Any, *args: Any, **kwargs: Any) -> Any:
+    """The smallest element; `min(dim)` gives values and indices, `min(other)` is elementwise."""
+    return _max_or_min("min", input, args, kwargs)
+
+
+def _arg_op(name: str) -> Op:
+    return Op(
+        name,
+        attrs=("dim", "keepdim"),
+        type=lambda x, dim, keepdim: reduced_type(x, dim, keepdim, dt.int64),
+        lower=lambda k, x, dim, keepdim: k.reduce(name, k.wide(x), dim, keepdim),
+        vjp=NOT_DIFFERENTIABLE,
+    )
+
+
+ARGMAX, ARGMIN = _arg_op("argmax"), _arg_op("argmin")
+
+
+def _arg(op: Op, input: Any, dim: int | None, keepdim: bool) -> Any:
+    if input.dtype is dt.bool_ or input.dtype.is_complex:
+        raise RuntimeError(f"{op.name}(): does not support {input.dtype!r} input")
+    dims = views.dim_indices(op.name, dim, input.ndim)
+    if dim is None and input.numel() == 0:
+        raise IndexError(
+            f"{op.name}(): Expected reduction dim to be specified for input.numel() == 0."
+        )
+    if dim is not None:
+        check_dims_not_empty(op.name, input, dim, dims)
+    return op(input, dim=dims, keepdim=bool(keepdim))
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def argmax(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The position of the largest element along `dim`, or in the flattened tensor."""
+    return _arg(ARGMAX, input, dim, keepdim)
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The position of the smallest element along `dim`, or in the flattened tensor."""
+    return _arg(ARGMIN, input, dim, keepdim)
+
+
+# -- tests ---------------------------------------------------------------------------------------------------
+
+
+def _test_op(name: str) -> Op:
+    def result(x: TensorType) -> dtype:
+        return dt.uint8 if x.dtype is dt.uint8 else dt.bool_
+
+    return Op(
+        name,
+        attrs=("dim", "keepdim"),
+        type=lambda x, dim, keepdim: reduced_type(x, dim, keepdim, result(x)),
+        lower=lambda k, x, dim, keepdim: k.cast(
+            k.reduce(name, k.cast(x, dt.bool_), dim, keepdim), result(x)
+        ),
+        vjp=NOT_DIFFERENTIABLE,
+    )
+
+
+ALL, ANY = _test_op("all"), _test_op("any")
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def all(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """Whether every element (along `dim`) is true."""
+    return ALL(input, dim=_tested_dims("all", dim, input), keepdim=bool(keepdim))
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def any(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """Whether some element (along `dim`) is true."""
+    return ANY(input, dim=_tested_dims("any", dim, input), keepdim=bool(keepdim))
+
+
+def _tested_dims(op: str, dim: Any, input: Any) -> Dims:
+    """An empty list of dims reduces nothing here (unlike in sums)."""
+    if isinstance(dim, list | tuple) and not dim:
+        return ()
+    return views.dim_indices(op, dim, input.ndim)
+
+
+# -- logsumexp -----------------------------------------------------------------------------------------------
+
+
+def logsumexp_lower(k: Any, x: Any, dim: Dims, keepdim: bool) -> Any:
+    wide = k.wide(x)
+    if count_of(x.shape, dim) == 0:
+        return k.full(views.reduced_shape(x.shape, dim, keepdim), float("-inf"), x.dtype)
+    top = k.reduce("max", wide, dim, True)
+    shift = k.select(k.map("abs", top).equals(float("inf")), 0.0, top)
+    total = k.log(k.reduce("sum", k.exp(wide - shift), dim, True)) + shift
+    return k.cast(k.reshape(total, views.reduced_shape(x.shape, dim, keepdim)), x.dtype)
+
+
+def logsumexp_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool) -> Any:
+    out = kept(out, x.shape, dim, keepdim)
+    finite = WHERE(out == float("-inf"), 0, out)
+    return scaled(kept(g, x.shape, dim, keepdim), (x - finite).exp())
+
+
+LOGSUMEXP = Op(
+    "logsumexp",
+    attrs=("dim", "keepdim"),
+    type=lambda x, dim, keepdim: reduced_type(x, dim, keepdim, x.dtype),
+    lower=logsumexp_lower,
+    vjp=logsumexp_vjp,
+)
+
+
+@public("torch", "Tensor", "special", out=True)
+@numpy_names
+def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
+    """log(sum(exp(x))) over `dim` without overflow."""
+    x = CAST(input, dtype=config.default_dtype()) if input.dtype.is_integral else input
+    return LOGSUMEXP(x, dim=views.dim_indices("logsumexp", dim, input.ndim), keepdim=bool(keepdim))

@@ -150,15 +150,23 @@ def _names_used(vjp: Vjp) -> tuple[bool, tuple[bool, ...] | None]:
     return out, tuple(operands)
 
 
+_KNOWN_OF_GHOSTS = ("shape", "dtype", "ndim")  # attributes that need no saved elements
+
+
 def _loaded_names(code: Any) -> set[str]:
+    """Local names whose elements the code may read: loads that are more than `x.shape`."""
     import dis  # only at import of an op; keeps the module's own import light
 
-    return {
-        name
-        for step in dis.get_instructions(code)
-        if step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "MAKE_CELL"))
-        for name in (step.argval if isinstance(step.argval, tuple) else (step.argval,))
-    }
+    names: set[str] = set()
+    steps = [s for s in dis.get_instructions(code) if s.opname != "CACHE"]
+    for step, after in zip(steps, [*steps[1:], None], strict=True):
+        if not step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "MAKE_CELL")):
+            continue
+        loaded = list(step.argval) if isinstance(step.argval, tuple) else [step.argval]
+        if after is not None and after.opname == "LOAD_ATTR" and after.argval in _KNOWN_OF_GHOSTS:
+            loaded.pop()  # the attribute is taken of the last name loaded
+        names.update(loaded)
+    return names
 
 
 class Recorder:

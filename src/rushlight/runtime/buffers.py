@@ -21,6 +21,10 @@ _SLAB_BYTES = 1 << 20
 _LARGE_BYTES = 1 << 16  # from here on a block has a mapping of its own
 _HUGE_PAGE = 1 << 21
 _ADDRESS_BITS = 47
+# Python's default is memory shared with children after a fork, which also gets no huge pages.
+_PRIVATE = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +144,11 @@ def set_cache_bound(nbytes: int) -> None:
 
 
 class _Block:
-    """An address, its rounded size, and its own mapping (None when cut from a slab)."""
+    """An address, its rounded size, and the mapping that it lies in."""
 
     __slots__ = ("address", "mapping", "size")
 
-    def __init__(self, address: int, size: int, mapping: mmap.mmap | None) -> None:
+    def __init__(self, address: int, size: int, mapping: mmap.mmap) -> None:
         self.address = address
         self.size = size
         self.mapping = mapping
@@ -172,7 +176,7 @@ class _Heap:
         size = self._rounded.get(nbytes) or self._round(nbytes)
         with self.lock:
             self.in_use += size
-            if self.in_use > self.peak:
+            if self.in_use > self.peak:  # noqa: PLR1730 - a call of max costs 60 ns
                 self.peak = self.in_use
             free = self._free.get(size)
             if free:
@@ -224,11 +228,11 @@ class _Heap:
                 return _map(size, self.in_use - size)
         if self._slab_next + size > self._slab_end:
             slab = _map(_SLAB_BYTES)
-            self._slabs.append(slab.mapping)  # type: ignore[arg-type]
+            self._slabs.append(slab.mapping)
             self._slab_next, self._slab_end = slab.address, slab.address + _SLAB_BYTES
         address = self._slab_next
         self._slab_next += size
-        return _Block(address, size, None)
+        return _Block(address, size, self._slabs[-1])
 
 
 def rounded_size(nbytes: int) -> int:
@@ -249,7 +253,7 @@ def _map(size: int, in_use: int = 0) -> _Block:
         size + _HUGE_PAGE if huge else size
     )  # room to align: what is not touched costs nothing
     try:
-        mapping = mmap.mmap(-1, length)
+        mapping = mmap.mmap(-1, length, **_PRIVATE)
     except (OSError, OverflowError, ValueError):
         raise _out_of_memory(size, in_use) from None
     address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))

@@ -14,9 +14,9 @@ from rushlight.runtime import executor as native
 from rushlight.runtime.buffers import Buffer
 from rushlight.runtime.pool import Pool, current_pool
 
-_UNITS_A_THREAD = (
-    16  # pieces each thread can expect of a region: enough to even out, few enough to be cheap
-)
+# Pieces that each thread can expect of a region: enough to even out, few enough to be cheap.
+_UNITS_A_THREAD = 16
+_FEWEST_UNITS_A_THREAD = 4  # of one launch in a wide region
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,32 +107,29 @@ class _Frame:
                 self.segments.append(item)
 
     def divide(self, threads: int) -> None:
-        """Cut each region into units for this many threads."""
+        """Cut each launch into units for this many threads."""
         for records in self._records:
-            for first, width in _regions(records):
-                _divide(records[first : first + width], threads)
+            _divide(records, threads)
         self.threads = threads
 
     def _segment(self, launches: list[Launch], entries: Iterator[int]) -> Segment:
         records = np.zeros((len(launches), native.LAUNCH_WORDS), np.int64)
-        sizes = [_argument_count(launch) for launch in launches]
-        arguments = np.zeros(sum(sizes), np.int64)
-        patches = np.zeros(
-            (sum(len(x.pointers) for x in launches), native.PATCH_WORDS), np.int64
+        arguments = np.array([word for x in launches for word in _arguments(x)], np.int64)
+        sizes = [len(x.pointers) + len(x.tables) + len(x.ints) for x in launches]
+        first = np.cumsum([0, *sizes[:-1]]) * 8 + arguments.ctypes.data
+        records[:, native.FUNCTION] = [next(entries) for _ in launches]
+        records[:, native.ARGUMENTS] = first
+        records[:, native.CHUNKS] = [launch.chunks for launch in launches]
+        starts = [i for i, launch in enumerate(launches) if i == 0 or not launch.independent]
+        records[starts, native.REGION_WIDTH] = np.diff([*starts, len(launches)])
+        patches = np.array(
+            [
+                (block + 8 * slot, place.buffer, place.offset)
+                for block, launch in zip(first.tolist(), launches, strict=True)
+                for slot, place in enumerate(launch.pointers)
+            ],
+            np.int64,
         )
-        slot = patch = 0
-        for record, launch, size in zip(records, launches, sizes, strict=True):
-            base = arguments.ctypes.data + 8 * slot
-            record[native.FUNCTION] = next(entries)
-            record[native.ARGUMENTS] = base
-            record[native.CHUNKS] = launch.chunks
-            for pointer, reference in enumerate(launch.pointers):
-                patches[patch] = (base + 8 * pointer, reference.buffer, reference.offset)
-                patch += 1
-            rest = [table.ctypes.data for table in launch.tables] + list(launch.ints)
-            arguments[slot + len(launch.pointers) : slot + size] = rest
-            slot += size
-        _mark_regions(records, launches)
         self._records.append(records)
         self._kept += [arguments, patches, [launch.tables for launch in launches]]
         segment = (ctypes.c_int64 * native.SEGMENT_WORDS)()
@@ -143,34 +140,30 @@ class _Frame:
         return segment
 
 
-def _argument_count(launch: Launch) -> int:
-    return len(launch.pointers) + len(launch.tables) + len(launch.ints)
+def _arguments(launch: Launch) -> list[int]:
+    """A launch's argument block, with the pointers still to be patched in."""
+    tables = [table.ctypes.data for table in launch.tables]
+    return [0] * len(launch.pointers) + tables + list(launch.ints)
 
 
-def _mark_regions(records: np.ndarray, launches: list[Launch]) -> None:
-    """Write each region's width (a launch and the independent ones after it) into its first."""
-    starts = [i for i, launch in enumerate(launches) if i == 0 or not launch.independent]
-    widths = np.diff([*starts, len(launches)])
-    records[starts, native.REGION_WIDTH] = widths
+def _divide(records: np.ndarray, threads: int) -> None:
+    """Number the units of each region: single chunks, unless a launch has far more than enough.
 
-
-def _regions(records: np.ndarray) -> list[tuple[int, int]]:
-    """The regions as (first record, width)."""
+    Launches that share a region need fewer pieces each, for together they make many.
+    """
     starts = np.flatnonzero(records[:, native.REGION_WIDTH])
-    return [(int(start), int(records[start, native.REGION_WIDTH])) for start in starts]
-
-
-def _divide(region: np.ndarray, threads: int) -> None:
-    """Number a region's units: single chunks unless there are far more than threads need."""
-    chunks = region[:, native.CHUNKS]
-    pieces = threads * _UNITS_A_THREAD if threads > 1 else 1
-    grain = max(1, -(-int(chunks.sum()) // pieces))
+    widths = records[starts, native.REGION_WIDTH]
+    wanted = np.maximum(_UNITS_A_THREAD // widths, _FEWEST_UNITS_A_THREAD) * threads
+    pieces = np.repeat(wanted, widths) if threads > 1 else 1
+    chunks = records[:, native.CHUNKS]
+    grain = np.maximum(1, -(-chunks // pieces))
     units = -(-chunks // grain)
     ends = np.cumsum(units)
-    region[:, native.GRAIN] = grain
-    region[:, native.FIRST_UNIT] = ends - units
-    region[:, native.LAST_UNIT] = ends
-    region[0, native.REGION_TOTAL] = ends[-1]
+    ends -= np.repeat(ends[starts] - units[starts], widths)
+    records[:, native.GRAIN] = grain
+    records[:, native.FIRST_UNIT] = ends - units
+    records[:, native.LAST_UNIT] = ends
+    records[starts, native.REGION_TOTAL] = ends[starts + widths - 1]
 
 
 def _check_buffers(launches: list[Launch], buffer_count: int) -> None:

@@ -29,16 +29,21 @@ LONG_ROW = 1 << 16  # elements: longer rows are reduced in pieces, one pass at a
 
 @dataclass(eq=False, slots=True)
 class Root:
-    """`node` stored (at `target` of `home`'s memory), or reduced over the last `inner` elements."""
+    """`source`, read through `view`, is stored at `target` of `home`'s memory, or reduced over the last
+    `inner` elements into `home`."""
 
-    node: Node
     kind: str  # 'store' or 'reduce'
-    dims: Shape
     home: Node
+    source: Node
+    view: View
     target: View | None = None
     inner: int = 1  # elements of a row; 1 for stores
     is_column: bool = False
     reader: Reader | None = None
+
+    @property
+    def dims(self) -> Shape:
+        return self.view.shape
 
     @property
     def reads(self) -> set[Node]:
@@ -58,6 +63,7 @@ class Unit:
     is_column: bool = False
     reads: set[Node] = field(default_factory=set)
     epilogue_of: Node | None = None
+    items: list[Node] = field(default_factory=list)  # results of a single that has several
 
     @property
     def numel(self) -> int:
@@ -66,7 +72,7 @@ class Unit:
     @property
     def writes(self) -> list[Node]:
         if self.single is not None:
-            return [self.single]
+            return self.items or [self.single]
         return [r.home for r in self.roots]
 
 
@@ -80,7 +86,10 @@ class Fusion:
         self.stored.update(self.outputs)
         for node in self.order:
             self._store_raw_operands(node)
-        self.verdicts: list[str] = []
+        self.users: dict[Node, set[Node]] = defaultdict(set)
+        for node in self.order:
+            for operand, _ in node.args:
+                self.users[operand].add(node)
         self.units: list[Unit] = []
 
     def _store_raw_operands(self, node: Node) -> None:
@@ -126,7 +135,9 @@ class Fusion:
             elif node.op == "update":
                 self._add_update(node)
             elif node.op == "item":
-                self.place[node] = self.place[node.args[0][0]]
+                maker = self.place[node.args[0][0]]
+                self.units[maker].items.append(node)
+                self.place[node] = maker
             else:
                 self._new_unit(single=node, reads={n for n, _ in node.args})
                 self.place[node] = len(self.units) - 1
@@ -135,12 +146,10 @@ class Fusion:
         return node in self.stored
 
     def _store_root(self, node: Node) -> Root:
-        root = Root(node, "store", node.shape, node)
+        full = views.whole(node.shape)
         reader = Reader(node.shape, lambda n: n is not node and n in self.stored)
-        root.reader = reader
-        reader.read(node, views.whole(node.shape))
-        root.target = views.whole(node.shape)
-        return root
+        reader.read(node, full)
+        return Root("store", node, node, full, target=full, reader=reader)
 
     def _reduce_root(self, node: Node) -> Root:
         source, view = node.args[0]
@@ -150,7 +159,7 @@ class Fusion:
         inner = views.numel(full.shape[len(kept) :])
         reader = Reader(full.shape, self._is_loaded)
         reader.read(source, full)
-        root = Root(node, "reduce", full.shape, node, inner=inner, reader=reader)
+        root = Root("reduce", node, source, full, inner=inner, reader=reader)
         root.is_column = _runs_down_columns(reader, len(kept))
         return root
 
@@ -165,7 +174,7 @@ class Fusion:
             own = view_of((source, view))
             reader = Reader(own.shape, self._is_loaded)
             reader.read(source, own)
-            root = Root(source, "store", own.shape, node, target=target, reader=reader)
+            root = Root("store", node, source, own, target=target, reader=reader)
             self._new_unit(roots=[root], reads=root.reads)
         self.place[node] = len(self.units) - 1
 
@@ -305,6 +314,8 @@ class Fusion:
             seen.add(step)
             if step in self.stored and step is not node or step.op == "leaf":
                 total += step.numel * 4 >= node.numel
+                if step.op == "contract" and self.users[step] <= seen and step not in self.outputs:
+                    total += 1  # kept instead of the sums, it becomes their epilogue
                 continue
             if is_costly(step) and step.numel * 4 >= node.numel:
                 total += 2

@@ -7,7 +7,18 @@ in memory on a usual path.
 Results that are NaN are some NaN: sign and payload are not specified.
 """
 
-from rushlight.loops.vecmath import error, exponential, logarithm, power, trigonometric
+from rushlight.loops.vecmath import (
+    bessel,
+    error,
+    exponential,
+    gamma,
+    inverse,
+    logarithm,
+    power,
+    quantile,
+    rounding,
+    trigonometric,
+)
 from rushlight.loops.vecmath.registry import FUNCTIONS, arity, declaration, definition, symbol
 
 __all__ = ["FUNCTIONS", "arity", "declaration", "definition", "symbol"]

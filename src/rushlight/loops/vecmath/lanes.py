@@ -68,6 +68,15 @@ class Code:
         listed = ", ".join(f"[ {value.ref}, %{block} ]" for value, block in incoming)
         return self.emit(kind, f"phi {vector_type(kind)} {listed}")
 
+    def phi_open(self, kind: str) -> Value:
+        """A phi at the head of a loop whose incoming values `phi_close` will give."""
+        return self.emit(kind, "phi")
+
+    def phi_close(self, head: Value, *incoming: tuple[Value, str]) -> None:
+        listed = ", ".join(f"[ {value.ref}, %{block} ]" for value, block in incoming)
+        place = self.lines.index(f"  {head.ref} = phi")
+        self.lines[place] += f" {vector_type(head.kind)} {listed}"
+
     def constant(self, kind: str, number: float | int) -> Value:
         """The same number in every lane; floats must be representable in `kind` or are rounded to it."""
         element = ELEMENTS[kind]

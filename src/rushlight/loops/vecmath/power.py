@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from rushlight.loops.vecmath.exponential import exp_parts
 from rushlight.loops.vecmath.lanes import (
-    LANES,
     Value,
     clamp_above,
     clamp_below,
@@ -23,6 +22,7 @@ from rushlight.loops.vecmath.lanes import (
 )
 from rushlight.loops.vecmath.logarithm import split
 from rushlight.loops.vecmath.registry import vector_function
+from rushlight.loops.vecmath.rounding import rounded
 
 INFINITY = float("inf")
 
@@ -47,15 +47,15 @@ def sqrt(x: Value) -> Value:
     return x.sqrt()
 
 
-@vector_function("rsqrt", ulp=(0.5, 0.75))
+@vector_function("rsqrt", ulp=(0.5, 1.25))
 def rsqrt(x: Value) -> Value:
     """1 / sqrt(x): float32 through float64; float64 with one Newton step on what both roundings lost."""
     if x.kind == "f32":
         return (1.0 / x.convert("f64").sqrt()).convert("f32")
     root = x.sqrt()
     out = 1.0 / root
-    lost = fma(root, root, -x) / x  # root = sqrt(x) (1 + lost / 2)
-    better = fma(out, fma(0.5, lost, fma(-out, root, 1.0)), out)
+    lost = fma(root, root, -x) * out * out  # root = sqrt(x) (1 + lost / 2)
+    better = fma(out, fma(lost, 0.5, fma(-out, root, 1.0)), out)
     return select(better.is_nan(), out, better)
 
 
@@ -79,7 +79,7 @@ def _power_through_double(a: Value, y: Value) -> Value:
 
 def _power_double(a: Value, y: Value) -> Value:
     """The exponential of a product in two parts; out of its range the low part is meaningless."""
-    log, log_low = _log_in_two(a)
+    log, log_low = log_in_two(a)
     y = clamp_above(clamp_below(y, -(2.0**65)), 2.0**65)
     product, error = two_product(y, log)
     low = fma(y, log_low, error)
@@ -88,7 +88,7 @@ def _power_double(a: Value, y: Value) -> Value:
     return scale(e.high + e.low, e.n)
 
 
-def _log_in_two(a: Value) -> tuple[Value, Value]:
+def log_in_two(a: Value) -> tuple[Value, Value]:
     """log(a) as a sum with some 66 correct bits: 2s + s^3 (2/3 + ...), s = f / (2 + f) in two parts."""
     f, e = split(a)
     divisor, divisor_low = fast_two_sum(f.like(2.0), f)
@@ -117,14 +117,10 @@ def _special_cases(x: Value, y: Value, size: Value) -> Value:
     extreme = select(a.equals(1.0), 1.0, select(grows, x.like(INFINITY), 0.0))
     edge = a.equals(0.0) | a.equals(INFINITY) | b.equals(INFINITY)
     out = select(edge, extreme, size)
-    whole = _trunc(y).equals(y)
-    odd = whole & _trunc(y * 0.5).differs(y * 0.5) & (b < INFINITY)
+    whole = rounded(y, "trunc").equals(y)
+    odd = whole & rounded(y * 0.5, "trunc").differs(y * 0.5) & (b < INFINITY)
     out = select(odd, copysign(out, x), out)
     invalid = (x < 0.0) & ~whole & (a < INFINITY)
     out = select(invalid, float("nan"), out)
     out = select(x.is_nan() | y.is_nan(), x + y, out)
     return select(x.equals(1.0) | y.equals(0.0), 1.0, out)
-
-
-def _trunc(x: Value) -> Value:
-    return x.code.call(f"llvm.trunc.v{LANES}{x.kind}", x.kind, x)

@@ -19,9 +19,11 @@ from rushlight.loops.vecmath.lanes import (
     two_sum,
 )
 from rushlight.loops.vecmath.registry import text_definition, vector_function
+from rushlight.loops.vecmath.rounding import rounded
 
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+PI = (3.141592653589793, 1.2246467991473532e-16)
 HUGE = 2.0**30
 
 # Degree 3 for float32 computed in float64, degree 6 and 5 for float64; all on |r| <= 0.787.
@@ -124,6 +126,25 @@ def tan(x: Value) -> Value:
     odd = (angle.quarter & 1).differs(0)
     out = select(odd, -cosine, sine) / select(odd, sine, cosine)
     return _finish(x, out, keep_tiny=True)
+
+
+def sin_half_turns(x: Value) -> Value:
+    """sin(pi x) up to sign, float64."""
+    return _by_quarter(_half_turns(x), 0)
+
+
+def cos_half_turns(x: Value) -> Value:
+    """cos(pi x), with the sign that goes with sin_half_turns, float64."""
+    return _by_quarter(_half_turns(x), 1)
+
+
+def _half_turns(x: Value) -> Angle:
+    """pi x less a whole multiple of pi; exact, since x less the nearest half is."""
+    rest = x - rounded(x, "roundeven")
+    n, quarter = nearest(rest + rest)
+    rest = fma(n, -0.5, rest)
+    r, error = two_product(rest, rest.like(PI[0]))
+    return Angle(r, fma(rest, PI[1], error), quarter, "f64")
 
 
 # Bits of 2/pi after 64 zeros, most significant first.

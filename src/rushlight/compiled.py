@@ -1,0 +1,413 @@
+"""A lowered path as a native program: units become launches on numbered buffers.
+
+Buffers by number: 0 errors (a cell for each data check), 1 run-time numbers, 2 the arena, then leaves, then results.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any  # arrays
+
+import numpy as np
+
+from rushlight import dtype as dt
+from rushlight import views
+from rushlight.codegen.module import Kernels
+from rushlight.ir.builder import Builder
+from rushlight.ir.node import Node, view_of
+from rushlight.loops import functions, interpret
+from rushlight.loops.attention import (
+    AttentionShape,
+    Mask,
+    Strided,
+    plan_attention_backward,
+    plan_attention_forward,
+)
+from rushlight.loops.contract import Operand, plan_contraction
+from rushlight.loops.epilogue import EpilogueKernel, split_dims
+from rushlight.loops.group import GroupKernel
+from rushlight.loops.kernel import BufferRef, Launch
+from rushlight.loops.rows import launches
+from rushlight.runtime import buffers
+from rushlight.runtime.pool import get_num_threads
+from rushlight.runtime.program import HostCall, Item, Program
+from rushlight.schedule.attach import attach_epilogues
+from rushlight.schedule.fuse import Fusion, Root, Unit
+from rushlight.schedule.memory import nbytes_of, padded, plan_memory
+from rushlight.schedule.reading import Reader, refine
+
+MANY_RESULTS = ("host", "attention", "attention_grad")
+ERRORS, NUMBERS, ARENA, FIRST = 0, 1, 2, 3
+kernels = Kernels(functions.resolve)
+
+
+class CheckFailed(Exception):
+    """A data check of `node` failed; units from `unit` on did not finish."""
+
+    def __init__(self, node: Node, unit: int) -> None:
+        super().__init__(repr(node))
+        self.node = node
+        self.unit = unit
+
+
+Span = tuple[int, int, int]  # buffer, first byte, one past the last
+
+
+@dataclass(slots=True)
+class _Beside:
+    """What the launches of one parallel region read and write."""
+
+    reads: dict[int, list[Span]] = field(default_factory=dict)
+    writes: dict[int, list[Span]] = field(default_factory=dict)
+    count: int = 0
+
+    def disturbs(self, reads: Sequence[Span], writes: Sequence[Span]) -> bool:
+        return (
+            any(_meets(self.writes, s) for s in reads)
+            or any(_meets(self.writes, s) for s in writes)
+            or any(_meets(self.reads, s) for s in writes)
+        )
+
+    def add(self, reads: Sequence[Span], writes: Sequence[Span]) -> None:
+        self.count += 1
+        for spans, known in ((reads, self.reads), (writes, self.writes)):
+            for span in spans:
+                known.setdefault(span[0], []).append(span)
+
+
+def _meets(known: dict[int, list[Span]], span: Span) -> bool:
+    return any(a < span[2] and span[1] < b for _, a, b in known.get(span[0], ()))
+
+
+class CompiledGraph:
+    """Kernels, memory and order for a graph with given results.
+
+    `written` maps a result node to the leaf position whose memory it is written into.
+    """
+
+    def __init__(self, k: Builder, results: Sequence[Node], written: dict[int, int]) -> None:
+        """`written`: index of a result -> position of the leaf in whose memory it ends."""
+        self.k = k
+        self.results = list(results)
+        fusion = Fusion(self.results)
+        self.units = attach_epilogues(fusion.run(), set(self.results))
+        self.stored = fusion.stored
+        self.homes: list[Node] = []  # the node whose memory holds each result
+        self._give_homes(written)
+        leaf_nodes = [n for n in fusion.order if n.op == "leaf"]
+        self.leaves = list(dict.fromkeys(
+            [n.attrs[0] for n in leaf_nodes] + [q for _, q in sorted(written.items())]
+        ))  # fmt: skip
+        self.numbers = [n for n in fusion.order if n.op == "scalar"]
+        self.place: dict[Node, BufferRef] = {}
+        at_leaf = {q: FIRST + i for i, q in enumerate(self.leaves)}
+        for node in leaf_nodes:
+            self.place[node] = BufferRef(at_leaf[node.attrs[0]])
+        self.own: list[int] = []  # indices of results with buffers of their own
+        for index, home in enumerate(self.homes):
+            if index in written:
+                self.place[home] = BufferRef(at_leaf[written[index]])
+            else:
+                self.place[home] = BufferRef(FIRST + len(self.leaves) + len(self.own))
+                self.own.append(index)
+        plan = plan_memory(self.units, self.place)
+        for node, offset in plan.offsets.items():
+            self.place[node] = BufferRef(ARENA, offset)
+        self.arena = plan.nbytes
+        self.checks: list[Node] = []
+        self.unit_of = {n: at for at, u in enumerate(self.units) for n in u.writes}
+        self.items: list[Item] = []
+        self.launch_count = 0
+        self.has_writes = bool(written)
+        self.beside = _Beside()
+        for at, unit in enumerate(self.units):
+            self._add_unit(at, unit)
+        sources = [i.source for i in self.items if isinstance(i, Launch)]
+        count = FIRST + len(self.leaves) + len(self.own)
+        self.program = Program(self.items, kernels.addresses(sources), count)
+        self.table = self.program.new_table()
+        self.errors = np.zeros(max(len(self.checks), 1), np.int64)
+        self.cells = np.zeros(max(len(self.numbers), 1), np.int64)
+        self.float_cells = self.cells.view(np.float64)
+        self.table[ERRORS] = self.errors.ctypes.data
+        self.table[NUMBERS] = self.cells.ctypes.data
+
+    # -- homes -----------------------------------------------------------------------------------
+
+    def _give_homes(self, written: dict[int, int]) -> None:
+        """A node of its own for each result; copies where two results share one, or where
+        writing a leaf's memory at once would destroy what is still to be read."""
+        taken: set[Node] = set()
+        for index, node in enumerate(self.results):
+            unsafe = index in written and not self._can_overwrite(node, written[index])
+            if node in taken or unsafe:
+                node = self._copy_unit(node)
+            taken.add(node)
+            self.homes.append(node)
+
+    def _can_overwrite(self, node: Node, leaf: int) -> bool:
+        makers = [u for u in self.units if node in u.writes]
+        if len(makers) != 1 or makers[0].single is not None or makers[0].epilogue_of is not None:
+            return False
+        maker = makers[0]
+        for unit in self.units:
+            for read in unit.reads:
+                if read.op != "leaf" or read.attrs[0] != leaf:
+                    continue
+                if unit.number > maker.number:
+                    return False
+                if unit is maker and not self._reads_in_place(unit, read):
+                    return False
+        return True
+
+    @staticmethod
+    def _reads_in_place(unit: Unit, leaf: Node) -> bool:
+        if unit.inner is not None:
+            return False
+        for root in unit.roots:
+            assert root.reader is not None
+            for node, view in root.reader.loads:
+                if node is leaf and not views.is_whole(view, leaf.numel):
+                    return False
+        return True
+
+    def _copy_unit(self, node: Node) -> Node:
+        made = Node(-1 - len(self.units), "cast", ((node, None),), (), node.shape, node.dtype)
+        full = views.whole(node.shape)
+        reader = Reader(node.shape, lambda n: n is not made)
+        reader.read(made, full)
+        root = Root("store", made, made, full, target=full, reader=reader)
+        unit = Unit(len(self.units), [root], dims=node.shape, reads={node})
+        self.stored.update((node, made))
+        self.units.append(unit)
+        return made
+
+    # -- launches --------------------------------------------------------------------------------
+
+    def _add_unit(self, at: int, unit: Unit) -> None:
+        before, first = len(self.checks), len(self.items)
+        if unit.epilogue_of is not None:
+            self._add_contraction(unit.epilogue_of, unit)
+        elif unit.single is None:
+            self._add_group(unit)
+        elif unit.single.op == "contract":
+            self._add_contraction(unit.single)
+        elif unit.single.op in ("attention", "attention_grad"):
+            self._add_attention(unit.single)
+        else:
+            self._add_host(unit.single, at)
+        if len(self.checks) > before and self.has_writes:
+            self._stop_if_failed(at, range(before, len(self.checks)))
+        self._mark_independent(unit, first)
+
+    def _mark_independent(self, unit: Unit, first: int) -> None:
+        """Let a unit run beside those just before it if neither disturbs the other."""
+        made = self.items[first:]
+        reads = [self._span(n) for n in unit.reads if n in self.place]
+        writes = [self._span(n) for n in unit.writes if n in self.place]
+        is_alone = len(made) != 1 or not isinstance(made[0], Launch)
+        if is_alone or self.beside.disturbs(reads, writes):
+            self.beside = _Beside()
+        elif self.beside.count:
+            assert isinstance(made[0], Launch)
+            self.items[first] = replace(made[0], independent=True)
+        if is_alone:
+            return
+        self.beside.add(reads, writes)
+
+    def _span(self, node: Node) -> tuple[int, int, int]:
+        place = self.place[node]
+        if place.buffer != ARENA:
+            return (place.buffer, 0, 1)
+        return (ARENA, place.offset, place.offset + nbytes_of(node))
+
+    def _stop_if_failed(self, at: int, checks: range) -> None:
+        def stop(_: Sequence[int]) -> None:
+            for i in checks:
+                if self.errors[i]:
+                    raise CheckFailed(self.checks[i], at)
+
+        self.items.append(HostCall(stop))
+
+    def _add_group(self, unit: Unit) -> None:
+        kernel = GroupKernel(unit, self.stored)
+        made = launches(
+            kernel, self._place_of, self._number_of, self._check_of, BufferRef(ERRORS), self._temporary
+        )
+        self.items.extend(made)
+
+    def _place_of(self, node: Node) -> BufferRef:
+        return self.place[node]
+
+    def _number_of(self, node: Node) -> BufferRef:
+        return BufferRef(NUMBERS, 8 * self.numbers.index(node))
+
+    def _check_of(self, node: Node) -> int:
+        self.checks.append(node)
+        return len(self.checks) - 1
+
+    def _temporary(self, nbytes: int) -> BufferRef:
+        offset = self.arena
+        self.arena += padded(nbytes)
+        return BufferRef(ARENA, offset)
+
+    def _add_contraction(self, node: Node, group: Unit | None = None) -> None:
+        """A contraction, with the group of stores that is its epilogue if there is one."""
+        batch, rows, columns, _ = node.attrs
+        a, b = (view_of(arg) for arg in node.args)
+        shape = node.shape
+        dims = shape if group is None else refine(shape, group.dims)
+        assert dims is not None
+        split = split_dims(dims, shape, batch, rows)
+        assert split is not None
+        nb, nm = split.batch, split.batch + split.rows
+        x = _split_view(a, (*dims[:nb], *dims[nb:nm], *a.shape[batch + rows :]))
+        y = _split_view(b, (*dims[:nb], *dims[nm:], *b.shape[batch + columns :]))
+        epilogue = None
+        if group is None:
+            out = views.contiguous_strides(dims)
+            result = Operand(self.place[node], node.dtype.name, out[:nb], out[nb:nm], out[nm:])
+        else:
+            tail = EpilogueKernel(group, node, split, self.stored)
+            result, epilogue = tail.build(self._place_of, self._number_of)
+        first = self._operand(node.args[0][0], x, nb, nm, swap=False)
+        second = self._operand(node.args[1][0], y, nb, nb + len(dims) - nm, swap=True)
+        self.items.extend(
+            plan_contraction(
+                dims[:nb], dims[nb:nm], dims[nm:], x.shape[nm:], first, second, result,
+                epilogue=epilogue, target=kernels.target.kind, workers=get_num_threads(),
+            )
+        )  # fmt: skip
+
+    def _operand(self, node: Node, view: views.View, nb: int, middle: int, swap: bool) -> Operand:
+        base = self.place[node]
+        place = BufferRef(base.buffer, base.offset + view.offset * node.dtype.itemsize)
+        s = view.strides
+        own, summed = s[nb:middle], s[middle:]
+        rows, columns = (summed, own) if swap else (own, summed)
+        return Operand(place, node.dtype.name, s[:nb], rows, columns)
+
+    def _add_host(self, node: Node, at: int) -> None:
+        """An op that runs as NumPy code between kernels."""
+        operands = [(n, view_of((n, v))) for n, v in node.args]
+        outputs = self._outputs_of(node)
+
+        def call(table: Sequence[int]) -> None:
+            arrays = [_load(table, self.place[n], n, v) for n, v in operands]
+            try:
+                with np.errstate(all="ignore"):
+                    made = interpret._RULES[node.op](node, *arrays)
+            except interpret.IndexOutOfRange:
+                raise CheckFailed(node, at) from None
+            for target, array in zip(outputs, made if node.op in MANY_RESULTS else [made], strict=True):
+                if target is not None:
+                    _store(table, self.place[target], target, array)
+
+        self.items.append(HostCall(call))
+
+    def _outputs_of(self, node: Node) -> list[Node | None]:
+        """The stored nodes for each result of a node (None where nobody wants one)."""
+        if node.op not in MANY_RESULTS:
+            return [node]
+        found: list[Node | None] = [None] * len(interpret.results_of(node))
+        for other in self.place:
+            if other.op == "item" and other.args[0][0] is node:
+                found[other.attrs[0]] = other
+        return found
+
+    def _add_attention(self, node: Node) -> None:
+        scale, is_causal, outputs = node.attrs
+        operands = [self._strided(n, view_of((n, v))) for n, v in node.args]
+        results = []
+        for target, (shape, kind) in zip(self._outputs_of(node), outputs, strict=True):
+            if target is None:
+                place = self._temporary(views.numel(shape) * kind.itemsize)
+            else:
+                place = self.place[target]
+            results.append((place, views.contiguous_strides(shape)))
+        inputs = operands if node.op == "attention" else operands[3:]
+        q, key, value = (view_of(a) for a in node.args[len(node.args) - len(inputs) :][:3])
+        shape = AttentionShape(
+            *q.shape[:2], key.shape[1], q.shape[2], key.shape[2], q.shape[3], value.shape[3]
+        )
+        mask = None
+        if len(inputs) == 4:
+            mask = Mask(inputs[3], node.args[-1][0].dtype.name)
+        common: dict[str, Any] = {
+            "shape": shape, "dtype": node.args[-1 if mask is None else -2][0].dtype.name,
+            "q": inputs[0], "k": inputs[1], "v": inputs[2], "mask": mask,
+            "causal": is_causal, "scale": scale, "target": kernels.target.kind,
+        }  # fmt: skip
+        if node.op == "attention":
+            (out, strides), (lse, _) = results
+            made = plan_attention_forward(out=Strided(out, strides), lse=lse, **common)
+        else:
+            g, out_operand, lse_operand = operands[:3]
+            dq, dk, dv = (Strided(p, s) for p, s in results)
+            made = plan_attention_backward(
+                out=out_operand, lse=lse_operand.place, dout=g, dq=dq, dk=dk, dv=dv, **common
+            )
+        self.items.extend(made)
+
+    def _strided(self, node: Node, view: views.View) -> Strided:
+        base = self.place[node]
+        place = BufferRef(base.buffer, base.offset + view.offset * node.dtype.itemsize)
+        return Strided(place, view.strides)  # type: ignore[arg-type]
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def run(self, leaf_addresses: Sequence[int], numbers: Sequence[Any], own: Sequence[int]) -> None:
+        """Run once: addresses in the order of `leaves`, values of `numbers`, addresses of the
+        results in the order of `own`."""
+        table = self.table
+        at = FIRST
+        for address in itertools.chain(leaf_addresses, own):
+            table[at] = address
+            at += 1
+        for i, number in enumerate(numbers):
+            if self.numbers[i].dtype is dt.float64:
+                self.float_cells[i] = number
+            else:
+                self.cells[i] = number
+        arena = buffers.Buffer(self.arena) if self.arena else None
+        table[ARENA] = arena.address if arena is not None else 0
+        if self.checks:
+            self.errors[:] = 0
+        self.program.run(table)
+        if self.checks and self.errors.any():
+            failed = int(np.flatnonzero(self.errors)[0])
+            node = self.checks[failed]
+            raise CheckFailed(node, 0)
+
+
+def _split_view(view: views.View, dims: views.Shape) -> views.View:
+    found = views.try_reshape(view, dims)
+    assert found is not None, (view, dims)
+    return found
+
+
+def _array(table: Sequence[int], place: BufferRef, node: Node) -> Any:
+    kind = node.dtype.storage
+    buffer = buffers.wrap(None, table[place.buffer] + place.offset, node.numel * kind.itemsize)
+    return buffer.as_numpy(kind, node.shape)
+
+
+def _load(table: Sequence[int], place: BufferRef, node: Node, view: views.View) -> Any:
+    stored = _array(table, place, node)
+    read = interpret._read(stored, view)
+    if node.dtype is dt.bfloat16:
+        return (read.astype(np.uint32) << 16).view(np.float32)
+    return np.ascontiguousarray(read.astype(node.dtype.compute))
+
+
+def _store(table: Sequence[int], place: BufferRef, node: Node, array: Any) -> None:
+    stored = _array(table, place, node)
+    if node.dtype is dt.bfloat16:
+        bits = np.ascontiguousarray(interpret.round_bfloat16(array)).view(np.uint32)
+        stored[...] = (bits >> 16).reshape(node.shape)
+    else:
+        stored[...] = np.asarray(array).reshape(node.shape)
+
+

@@ -1,0 +1,208 @@
+"""Scaled dot-product attention: one op forward and one backward.
+
+The forward op also gives the log of the row sums, from which backward rebuilds the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any  # operands are tensors
+
+from rushlight import config, errors, views
+from rushlight import dtype as dt
+from rushlight.ops.elementwise import WHERE
+from rushlight.ops.registry import Op, TensorType, public
+
+
+def attention_type(
+    q: TensorType, key: TensorType, value: TensorType, *mask: TensorType, scale: float, is_causal: bool
+) -> tuple[TensorType, TensorType]:
+    rows = q.shape[:-1]
+    return TensorType((*rows, value.shape[-1]), q.dtype), TensorType(rows, _row_dtype(q.dtype))
+
+
+def _row_dtype(kind: dt.dtype) -> dt.dtype:
+    return dt.float32 if kind in (dt.float16, dt.bfloat16) else kind
+
+
+def four(k: Any, x: Any) -> Any:
+    """(..., length, width) as (batch, heads, length, width)."""
+    lead = x.shape[:-2]
+    heads = lead[-1] if lead else 1
+    return k.reshape(x, (views.numel(lead[:-1]), heads, *x.shape[-2:]))
+
+
+def _mask_four(k: Any, mask: tuple[Any, ...], q: Any, key: Any) -> Any:
+    if not mask:
+        return None
+    return four(k, k.expand(mask[0], (*q.shape[:-1], key.shape[-2])))
+
+
+def attention_lower(
+    k: Any, q: Any, key: Any, value: Any, *mask: Any, scale: float, is_causal: bool
+) -> tuple[Any, Any]:
+    """Rows that see nothing give zeros (and -inf for the log of their sum)."""
+    operands = (four(k, q), four(k, key), four(k, value), _mask_four(k, mask, q, key))
+    out, rows = k.attention(*operands, scale, is_causal)
+    return k.reshape(out, (*q.shape[:-1], value.shape[-1])), k.reshape(rows, q.shape[:-1])
+
+
+def attention_vjp(
+    g: Any, out: Any, q: Any, key: Any, value: Any, mask: Any = None, *, scale: float, is_causal: bool
+) -> Any:
+    """With gradients recorded, the formula in tensors (for higher orders); otherwise one op."""
+    masks = () if mask is None else (mask,)
+    if config.scopes.grad_enabled:
+        grads = _formula(g[0], q, key, value, masks, scale, is_causal)
+    else:
+        grads = ATTENTION_GRAD(
+            g[0], out[0], out[1], q, key, value, *masks, scale=scale, is_causal=is_causal
+        )
+    return (*grads, *(None for _ in masks))
+
+
+ATTENTION = Op(
+    "attention",
+    attrs=("scale", "is_causal"),
+    type=attention_type,
+    lower=attention_lower,
+    vjp=attention_vjp,
+)
+
+
+def attention_grad_lower(
+    k: Any, g: Any, out: Any, rows: Any, q: Any, key: Any, value: Any, *mask: Any, scale: float, is_causal: bool
+) -> tuple[Any, Any, Any]:
+    operands = [four(k, x) for x in (q, key, value)]
+    given = (four(k, g), four(k, out), k.reshape(rows, operands[0].shape[:-1]))
+    made = k.attention_grad(*given, *operands, _mask_four(k, mask, q, key), scale, is_causal)
+    return tuple(k.reshape(x, y.shape) for x, y in zip(made, (q, key, value), strict=True))
+
+
+ATTENTION_GRAD = Op(  # gradients of query, key and value
+    "attention_grad",
+    attrs=("scale", "is_causal"),
+    type=lambda g, out, rows, q, key, value, *mask, scale, is_causal: (q, key, value),
+    lower=attention_grad_lower,
+    vjp=None,
+)
+
+
+def _masked_scores(q: Any, key: Any, masks: tuple[Any, ...], scale: float, is_causal: bool) -> Any:
+    scores = q.matmul(key.transpose(-2, -1)) * scale
+    if is_causal:
+        scores = WHERE(_causal(scores.shape[-2], scores.shape[-1]), scores, float("-inf"))
+    for mask in masks:
+        is_bool = mask.dtype is dt.bool_
+        scores = WHERE(mask, scores, float("-inf")) if is_bool else scores + mask
+    return scores
+
+
+def _causal(rows: int, columns: int) -> Any:
+    from rushlight.ops.creation import ARANGE  # a later family
+
+    here = ARANGE(0, 1, length=rows, dtype=dt.int64).reshape(-1, 1)
+    return ARANGE(0, 1, length=columns, dtype=dt.int64).reshape(1, -1) <= here
+
+
+def attention_weights(q: Any, key: Any, masks: tuple[Any, ...], scale: float, is_causal: bool) -> Any:
+    """The softmax weights as a tensor; rows that see nothing are zero."""
+    scores = _masked_scores(q, key, masks, scale, is_causal)
+    is_blind = (scores == float("-inf")).all(-1, keepdim=True)
+    return WHERE(is_blind, 0, WHERE(is_blind, 0, scores).softmax(-1))
+
+
+def _formula(
+    g: Any, q: Any, key: Any, value: Any, masks: tuple[Any, ...], scale: float, is_causal: bool
+) -> tuple[Any, Any, Any]:
+    weights = attention_weights(q, key, masks, scale, is_causal)
+    slopes = g.matmul(value.transpose(-2, -1))
+    scores = weights * (slopes - (weights * slopes).sum(-1, keepdim=True)) * scale
+    return (
+        scores.matmul(key),
+        scores.transpose(-2, -1).matmul(q),
+        weights.transpose(-2, -1).matmul(g),
+    )
+
+
+def _check(query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> None:
+    op = "scaled_dot_product_attention"
+    for name, other in (("key", key), ("value", value)):
+        if other.dtype is not query.dtype:
+            raise RuntimeError(
+                f"{op}: Expected query, key, and value to have the same dtype, but got "
+                f"query.dtype: {query.dtype!r} and {name}.dtype: {other.dtype!r} instead."
+            )
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise RuntimeError(
+            f"{op}: Expected query, key, and value to all be at least 2 dimensional, but got "
+            f"{list(query.shape)}, {list(key.shape)} and {list(value.shape)}"
+        )
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise errors.cannot_multiply(
+            op, query.shape, key.shape, query.shape[-1], key.shape[-1]
+        )
+    if mask is not None:
+        if is_causal:
+            raise RuntimeError(f"{op}: Explicit attn_mask should not be set when is_causal=True")
+        if mask.dtype is not dt.bool_ and mask.dtype is not query.dtype and mask.dtype is not dt.float32:
+            raise RuntimeError(
+                f"{op}: Expected attn_mask dtype to be bool or float or to match query dtype, but "
+                f"got attn_mask.dtype: {mask.dtype!r} and  query.dtype: {query.dtype!r} instead."
+            )
+
+
+@public("F")
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(query @ key.T * scale + mask) @ value over the last two dimensions.
+
+    attn_mask: True where a pair takes part, or numbers added to the scores.
+    enable_gqa: key and value have fewer heads; each serves a group of query heads.
+    """
+    _check(query, key, value, attn_mask, is_causal)
+    if enable_gqa:
+        key, value = _grouped(query, key, "key"), _grouped(query, value, "value")
+    if scale is None:
+        scale = 1.0 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
+    shapes = (query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    batch = views.broadcast_shapes("scaled_dot_product_attention", *shapes)
+    query, key, value = (
+        x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (query, key, value)
+    )
+    mask = () if attn_mask is None else (attn_mask,)
+    needs_mask_grad = attn_mask is not None and attn_mask.requires_grad
+    if dropout_p > 0 or (needs_mask_grad and config.scopes.grad_enabled):
+        weights = attention_weights(query, key, mask, scale, is_causal)
+        if dropout_p > 0:
+            from rushlight.ops.dropout import dropout  # only when asked for
+
+            weights = dropout(weights, dropout_p)
+        return weights.matmul(value)
+    if attn_mask is not None and attn_mask.ndim > query.ndim:
+        raise errors.cannot_broadcast("scaled_dot_product_attention", (attn_mask.shape, query.shape), -1)
+    return ATTENTION(query, key, value, *mask, scale=float(scale), is_causal=bool(is_causal))[0]
+
+
+def _grouped(query: Any, x: Any, name: str) -> Any:
+    """Heads repeated so that there are as many as of the query."""
+    heads, own = query.shape[-3], x.shape[-3]
+    if own == heads:
+        return x
+    if own == 0 or heads % own:
+        raise RuntimeError(
+            f"scaled_dot_product_attention: Number of heads in {name} ({own}) must divide the "
+            f"number of heads in query ({heads})"
+        )
+    each = x.unsqueeze(-3).expand(*x.shape[:-2], heads // own, *x.shape[-2:])
+    return each.reshape(*x.shape[:-3], heads, *x.shape[-2:])
+
+

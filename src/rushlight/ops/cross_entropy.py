@@ -1,0 +1,223 @@
+"""Losses over classes: nll_loss and cross_entropy.
+
+Note: gradients of picked classes. The gradient of picking one class a row is written as a comparison of the
+class number with the target, not as a scatter, so that it fuses into the gradient of log_softmax.
+"""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors
+
+from rushlight import dtype as dt
+from rushlight import errors, views
+from rushlight.ops.elementwise import CAST, WHERE
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
+from rushlight.views import View
+
+
+def _safe_target(k: Any, target: Any, ignore_index: int) -> tuple[Any, Any]:
+    """Targets as int64 with ignored ones made 0, and where they are ignored."""
+    target = k.cast(target, dt.int64)
+    is_ignored = target.equals(ignore_index)
+    return k.select(is_ignored, 0, target), is_ignored
+
+
+def pick_lower(k: Any, x: Any, target: Any, dim: int, ignore_index: int) -> Any:
+    safe, is_ignored = _safe_target(k, target, ignore_index)
+    own = views.contiguous_strides(x.shape)
+    strides = own[:dim] + own[dim + 1 :]
+    view = View(target.shape, strides, 0)
+    found = k.gather(x, view, [(safe, own[dim], x.shape[dim])], "target")
+    return k.select(is_ignored, 0, found)
+
+
+PICK = Op(  # x at the target's class along dim; 0 where the target is ignore_index
+    "pick_class",
+    attrs=("dim", "ignore_index"),
+    type=lambda x, target, dim, ignore_index: TensorType(target.shape, x.dtype),
+    lower=pick_lower,
+    vjp=lambda g, out, x, target, dim, ignore_index: (
+        PLACE(g, target, dim=dim, count=x.shape[dim], ignore_index=ignore_index),
+        None,
+    ),
+)
+
+
+def place_lower(k: Any, g: Any, target: Any, dim: int, count: int, ignore_index: int) -> Any:
+    shape = (*g.shape[:dim], count, *g.shape[dim:])
+    one = (*g.shape[:dim], 1, *g.shape[dim:])
+    target = k.reshape(k.cast(target, dt.int64), one)
+    is_here = k.expand(target, shape).equals(k.iota(shape, dim))
+    is_here = is_here & k.expand(target, shape).differs(ignore_index)
+    return k.select(is_here, k.expand(k.reshape(g, one), shape), 0)
+
+
+PLACE = Op(  # zeros with g at the target's class along a new dim
+    "place_class",
+    attrs=("dim", "count", "ignore_index"),
+    type=lambda g, target, dim, count, ignore_index: TensorType(
+        (*g.shape[:dim], count, *g.shape[dim:]), g.dtype
+    ),
+    lower=place_lower,
+    vjp=lambda h, out, g, target, dim, count, ignore_index: (
+        PICK(h, target, dim=dim, ignore_index=ignore_index),
+        None,
+    ),
+)
+
+
+def weight_lower(k: Any, weight: Any, target: Any, ignore_index: int) -> Any:
+    safe, is_ignored = _safe_target(k, target, ignore_index)
+    view = View(target.shape, (0,) * len(target.shape), 0)
+    return k.select(is_ignored, 0, k.gather(weight, view, [(safe, 1, weight.shape[0])], "target"))
+
+
+CLASS_WEIGHT = Op(  # the weight of each target's class; 0 where ignored
+    "class_weight",
+    attrs=("ignore_index",),
+    type=lambda weight, target, ignore_index: TensorType(target.shape, weight.dtype),
+    lower=weight_lower,
+    vjp=NOT_DIFFERENTIABLE,
+)
+
+
+def reduction_of(reduction: str, size_average: Any, reduce: Any) -> str:
+    """The reduction by name, or as the old pair of flags said it."""
+    if size_average is not None or reduce is not None:
+        size_average = True if size_average is None else size_average
+        reduce = True if reduce is None else reduce
+        return ("mean" if size_average else "sum") if reduce else "none"
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
+def _check_target(op: str, x: Any, target: Any, dim: int) -> None:
+    if target.dtype not in (dt.int64, dt.int32, dt.uint8):
+        raise RuntimeError(f"{op}: expected scalar type Long but found {target.dtype!r}")
+    if tuple(x.shape[:dim]) + tuple(x.shape[dim + 1 :]) != tuple(target.shape):
+        if target.ndim == 1 and x.ndim == 2:
+            raise ValueError(
+                f"{op}: Expected input batch_size ({x.shape[0]}) to match target batch_size "
+                f"({target.shape[0]})."
+            )
+        raise RuntimeError(
+            f"{op}: Expected target of size {list(x.shape[:dim] + x.shape[dim + 1 :])} for input "
+            f"of size {list(x.shape)}, got {list(target.shape)}"
+        )
+
+
+def _check_weight(op: str, weight: Any, classes: int) -> None:
+    if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
+        raise RuntimeError(
+            f"{op}: weight tensor should be defined either for all {classes} classes or no "
+            f"classes but got weight tensor of shape: {list(weight.shape)}"
+        )
+
+
+def _class_loss(
+    logs: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float
+) -> Any:
+    """-log of the target's class, weighted, smoothed and reduced; `logs` has classes in dim."""
+    dim = 1 if logs.ndim > 1 else 0
+    loss = -PICK(logs, target, dim=dim, ignore_index=ignore_index)
+    factor = None
+    if weight is not None:
+        factor = CLASS_WEIGHT(weight.detach(), target, ignore_index=ignore_index)
+        loss = loss * factor
+    if smoothing > 0:
+        loss = _smoothed(loss, logs, target, weight, ignore_index, smoothing, dim)
+    if reduction == "none":
+        return loss
+    if reduction == "sum":
+        return loss.sum()
+    total = factor if factor is not None else target != ignore_index
+    return loss.sum() / CAST(total.sum(), dtype=loss.dtype)
+
+
+def _smoothed(
+    loss: Any, logs: Any, target: Any, weight: Any, ignore_index: int, smoothing: float, dim: int
+) -> Any:
+    classes = logs.shape[dim]
+    if weight is not None:
+        logs = logs * weight.detach().reshape([-1 if i == dim else 1 for i in range(logs.ndim)])
+    even = WHERE(target == ignore_index, 0, -logs.sum(dim))
+    return loss * (1 - smoothing) + even * (smoothing / classes)
+
+
+@public("F")
+def nll_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Any:
+    """-input at the target's class; the mean is weighted by the classes' weights."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    if input.ndim == 0:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    dim = 1 if input.ndim > 1 else 0
+    _check_target("nll_loss", input, target, dim)
+    _check_weight("nll_loss", weight, input.shape[dim])
+    return _class_loss(input, target, weight, ignore_index, reduction, 0.0)
+
+
+@public("F")
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """-log softmax(input) at the target's class, or averaged over the target's probabilities.
+
+    >>> import rushlight as torch
+    >>> torch.nn.functional.cross_entropy(torch.zeros(1, 4), torch.tensor([2]))
+    tensor(1.3863)
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(
+            f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
+        )
+    if not input.dtype.is_floating_point:
+        raise errors.wrong_dtype("log_softmax", input.dtype, "a floating dtype")
+    dim = 1 if input.ndim > 1 else 0
+    if input.ndim == 0:
+        raise RuntimeError("cross_entropy: Dimension out of range: the input has no dimensions")
+    _check_weight("cross_entropy", weight, input.shape[dim])
+    is_half = input.dtype in (dt.float16, dt.bfloat16)
+    logs = (CAST(input, dtype=dt.float32) if is_half else input).log_softmax(dim)
+    if target.dtype.is_floating_point:
+        loss = _probability_loss(logs, target, weight, reduction, label_smoothing, dim)
+    else:
+        _check_target("cross_entropy", input, target, dim)
+        loss = _class_loss(logs, target, weight, ignore_index, reduction, label_smoothing)
+    return CAST(loss, dtype=input.dtype) if is_half else loss
+
+
+def _probability_loss(
+    logs: Any, target: Any, weight: Any, reduction: str, smoothing: float, dim: int
+) -> Any:
+    if tuple(target.shape) != tuple(logs.shape):
+        raise RuntimeError(
+            f"cross_entropy: Expected floating point target with class probabilities to have the "
+            f"input's shape {list(logs.shape)}, got {list(target.shape)}"
+        )
+    if smoothing > 0:
+        target = target * (1 - smoothing) + smoothing / logs.shape[dim]
+    product = logs * target
+    if weight is not None:
+        product = product * weight.reshape([-1 if i == dim else 1 for i in range(logs.ndim)])
+    loss = -product.sum(dim)
+    if reduction == "none":
+        return loss
+    total = loss.sum()
+    return total if reduction == "sum" else total / (logs.numel() // logs.shape[dim])

@@ -1,0 +1,116 @@
+"""Dropout: elements or whole channels set to zero at random, the rest scaled up."""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors
+
+from rushlight import dtype as dt
+from rushlight.ops.elementwise import WHERE
+from rushlight.ops.registry import public
+
+
+def _uniform(shape: tuple[int, ...], x: Any) -> Any:
+    from rushlight.ops import random  # a later family
+
+    kind = x.dtype if x.dtype.is_floating_point else dt.float32
+    return random.rand(shape, dtype=dt.float64 if kind is dt.float64 else dt.float32)
+
+
+def _check(op: str, p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"{op}: dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _dropped(op: str, x: Any, p: float, shape: tuple[int, ...], is_in_place: bool) -> Any:
+    """x / (1 - p) where a random number of `shape` is at least p, zero elsewhere."""
+    if p == 0 or x.numel() == 0:
+        return x
+    if p == 1:
+        out = x * 0
+    else:
+        out = WHERE(_uniform(shape, x) >= p, x * (1.0 / (1.0 - p)), 0)
+    if is_in_place:
+        from rushlight.ops.registry import recorder  # the write path only
+
+        return recorder.write(x, out, op + "_")
+    return out
+
+
+@public("torch", "F")
+def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Each element is zero with probability p, otherwise divided by 1 - p (when training)."""
+    _check("dropout", p)
+    return _dropped("dropout", input, p, tuple(input.shape), inplace) if training else input
+
+
+def _of_channels(op: str, x: Any, p: float, training: bool, inplace: bool) -> Any:
+    _check(op, p)
+    if not training:
+        return x
+    shape = (*x.shape[:2], *(1 for _ in x.shape[2:]))
+    return _dropped(op, x, p, shape, inplace)
+
+
+def _with_batch(op: str, x: Any, ndim: int, p: float, training: bool, inplace: bool) -> Any:
+    """Channel dropout of (N, C, ...) or, without a batch, of (C, ...)."""
+    if x.ndim == ndim - 1:
+        return _of_channels(op, x.unsqueeze(0), p, training, inplace).squeeze(0)
+    return _of_channels(op, x, p, training, inplace)
+
+
+@public("F")
+def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Whole channels are zero with probability p."""
+    if input.ndim not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input."
+        )
+    return _with_batch("dropout1d", input, 3, p, training, inplace)
+
+
+@public("F")
+def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Whole channels are zero with probability p."""
+    return _of_channels("dropout2d", input, p, training, inplace)
+
+
+@public("F")
+def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Whole channels are zero with probability p."""
+    return _of_channels("dropout3d", input, p, training, inplace)
+
+
+_ALPHA = -1.7580993408473766  # the value SELU tends to far below zero
+
+
+def _alpha_dropped(x: Any, p: float, shape: tuple[int, ...]) -> Any:
+    if p == 0 or x.numel() == 0:
+        return x
+    if p == 1:
+        return x * 0
+    scale = ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5
+    kept = WHERE(_uniform(shape, x) >= p, x, _ALPHA)
+    return kept * scale - scale * p * _ALPHA
+
+
+def _alpha(op: str, x: Any, p: float, shape: tuple[int, ...], training: bool, inplace: bool) -> Any:
+    _check(op, p)
+    if not training:
+        return x
+    out = _alpha_dropped(x, p, shape)
+    return x.copy_(out) if inplace else out
+
+
+@public("torch", "F")
+def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+    """Dropout that keeps the mean and variance of SELU's inputs."""
+    return _alpha("alpha_dropout", input, p, tuple(input.shape), training, inplace)
+
+
+@public("torch", "F")
+def feature_alpha_dropout(
+    input: Any, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Any:
+    """alpha_dropout of whole channels."""
+    shape = (*input.shape[:2], *(1 for _ in input.shape[2:]))
+    return _alpha("feature_alpha_dropout", input, p, shape, training, inplace)

@@ -1,0 +1,268 @@
+"""Normalisation layers, made of `normalised` (ops/statistics.py) with scales and shifts."""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors
+
+from rushlight import dtype as dt
+from rushlight.autograd.modes import no_grad
+from rushlight.ops.elementwise import CAST, scaled
+from rushlight.ops.registry import Op, public
+from rushlight.ops.statistics import NORMALISED
+
+
+def _wide(x: Any) -> Any:
+    """Half-precision data in float32, so that scale and shift are not rounded in between."""
+    return CAST(x, dtype=dt.float32) if x.dtype in (dt.float16, dt.bfloat16) else x
+
+
+def _affine(x: Any, weight: Any, bias: Any, kind: Any) -> Any:
+    if weight is not None:
+        x = x * weight
+    if bias is not None:
+        x = x + bias
+    return x if x.dtype is kind else CAST(x, dtype=kind)
+
+
+def _checked_shape(op: str, x: Any, normalized_shape: Any, *parameters: Any) -> tuple[int, ...]:
+    sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not sizes:
+        raise RuntimeError(
+            f"{op}: Expected normalized_shape to be at least 1-dimensional, but got [] "
+        )
+    for parameter in parameters:
+        if parameter is not None and tuple(parameter.shape) != sizes:
+            raise RuntimeError(
+                f"{op}: Expected weight and bias to be of same shape as normalized_shape, but got "
+                f"{list(parameter.shape)} and normalized_shape = {list(sizes)}"
+            )
+    if tuple(x.shape[-len(sizes) :]) != sizes or x.ndim < len(sizes):
+        raise RuntimeError(
+            f"{op}: Given normalized_shape={list(sizes)}, expected input with shape "
+            f"[*, {', '.join(map(str, sizes))}], but got input of size {list(x.shape)}"
+        )
+    return tuple(range(x.ndim - len(sizes), x.ndim))
+
+
+def _check_floating(op: str, x: Any) -> None:
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        raise RuntimeError(f'"{op}" not implemented for {x.dtype!r}')
+
+
+@public("torch", "F")
+def layer_norm(
+    input: Any,
+    normalized_shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-05,
+    cudnn_enable: bool = True,
+) -> Any:
+    """Each row (the last dimensions, of `normalized_shape`) with mean 0 and variance 1, scaled."""
+    dims = _checked_shape("layer_norm", input, normalized_shape, weight, bias)
+    _check_floating("layer_norm", input)
+    x = NORMALISED(_wide(input), dim=dims, eps=float(eps))
+    return _affine(x, weight, bias, input.dtype)
+
+
+def _inverse_rms(k: Any, x: Any, dims: tuple[int, ...], eps: float) -> Any:
+    count = 1
+    for d in dims:
+        count *= x.shape[d]
+    square = k.reduce("sum", x * x, dims, True) / float(max(count, 1))
+    return 1.0 / k.sqrt(square + eps)
+
+
+INVERSE_RMS = Op(  # 1 / sqrt(mean(x^2) + eps), dims kept
+    "inverse_rms",
+    attrs=("dim", "eps"),
+    type=lambda x, dim, eps: _rms_type(x, dim),
+    lower=lambda k, x, dim, eps: k.cast(_inverse_rms(k, k.wide(x), dim, eps), x.dtype),
+    vjp=lambda g, out, x, dim, eps: scaled(
+        g * (out * out * out) / -_count(x.shape, dim), x
+    ),
+)
+
+
+def _rms_type(x: Any, dim: tuple[int, ...]) -> Any:
+    from rushlight.ops.reduce import reduced_type  # shared with the reductions
+
+    return reduced_type(x, dim, True, x.dtype)
+
+
+def _count(shape: Any, dim: tuple[int, ...]) -> int:
+    count = 1
+    for d in dim:
+        count *= shape[d]
+    return max(count, 1)
+
+
+@public("torch", "F")
+def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    """Each row divided by the square root of its mean square, scaled."""
+    dims = _checked_shape("rms_norm", input, normalized_shape, weight)
+    _check_floating("rms_norm", input)
+    x = _wide(input)
+    if eps is None:
+        eps = 2.0 ** -(input.dtype if input.dtype.mantissa else x.dtype).mantissa
+    return _affine(x * INVERSE_RMS(x, dim=dims, eps=float(eps)), weight, None, input.dtype)
+
+
+def _of_channels(parameter: Any, ndim: int) -> Any:
+    """A vector over channels, shaped to broadcast over (N, C, ...)."""
+    return None if parameter is None else parameter.reshape(1, -1, *(1,) * (ndim - 2))
+
+
+@public("torch", "F")
+def group_norm(
+    input: Any,
+    num_groups: int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-05,
+    cudnn_enabled: bool = True,
+) -> Any:
+    """Each group of channels of each sample with mean 0 and variance 1, scaled by channel."""
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"group_norm: Expected at least 2 dimensions for input tensor but received {input.ndim}"
+        )
+    channels = input.shape[1]
+    if num_groups <= 0 or channels % num_groups:
+        raise RuntimeError(
+            f"group_norm: Expected number of channels in input to be divisible by num_groups, but "
+            f"got input of shape {list(input.shape)} and num_groups={num_groups}"
+        )
+    for parameter in (weight, bias):
+        if parameter is not None and tuple(parameter.shape) != (channels,):
+            raise RuntimeError(
+                f"group_norm: Expected weight and bias to be vectors of size equal to the number "
+                f"of channels {channels}, but got shape {list(parameter.shape)}"
+            )
+    x = _wide(input)
+    grouped = x.reshape(input.shape[0], num_groups, _rest(input, num_groups))
+    x = NORMALISED(grouped, dim=(2,), eps=float(eps)).reshape(input.shape)
+    ndim = input.ndim
+    return _affine(x, _of_channels(weight, ndim), _of_channels(bias, ndim), input.dtype)
+
+
+def _rest(x: Any, groups: int) -> int:
+    size = 1
+    for s in x.shape[1:]:
+        size *= s
+    return size // groups
+
+
+def _update_running(running: Any, measured: Any, momentum: float) -> None:
+    if running is not None:
+        running.mul_(1 - momentum).add_(measured.to(running.dtype) * momentum)
+
+
+@public("F")
+def batch_norm(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Any:
+    """Each channel normalised over the batch (training) or by the running statistics.
+
+    In training the running statistics move towards those of the batch by `momentum`.
+    """
+    channels = input.shape[1] if input.ndim > 1 else 0
+    for parameter in (running_mean, running_var, weight, bias):
+        if parameter is not None and tuple(parameter.shape) != (channels,):
+            raise RuntimeError(
+                f"batch_norm: parameters should contain {channels} elements not "
+                f"{list(parameter.shape)} (input {list(input.shape)})"
+            )
+    ndim = input.ndim
+    scale, shift = _of_channels(weight, ndim), _of_channels(bias, ndim)
+    x = _wide(input)
+    if training:
+        return _affine(_batch_normalised(x, running_mean, running_var, momentum, eps),
+                       scale, shift, input.dtype)  # fmt: skip
+    if running_mean is None or running_var is None:
+        raise RuntimeError("batch_norm: Expected running_mean and running_var to be defined when training=False")
+    mean, var = _of_channels(running_mean, ndim), _of_channels(running_var, ndim)
+    inverse = (var + eps).rsqrt()
+    return _affine((x - mean) * inverse, scale, shift, input.dtype)
+
+
+def _batch_normalised(x: Any, running_mean: Any, running_var: Any, momentum: float, eps: float) -> Any:
+    dims = (0, *range(2, x.ndim))
+    count = x.numel() // x.shape[1] if x.shape[1] else 0
+    if count == 1:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {list(x.shape)}"
+        )
+    if running_mean is not None or running_var is not None:
+        with no_grad():
+            _update_running(running_mean, x.mean(dims), momentum)
+            if running_var is not None:
+                _update_running(running_var, x.var(dims), momentum)
+    return NORMALISED(x, dim=dims, eps=float(eps))
+
+
+@public("F")
+def instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Any:
+    """Each channel of each sample with mean 0 and variance 1, scaled by channel."""
+    ndim = input.ndim
+    scale, shift = _of_channels(weight, ndim), _of_channels(bias, ndim)
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    dims = tuple(range(2, ndim))
+    count = 1
+    for d in dims:
+        count *= input.shape[d]
+    if count == 1:
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {list(input.shape)}"
+        )
+    x = _wide(input)
+    if running_mean is not None:
+        with no_grad():
+            _update_running(running_mean, x.mean(dims).mean(0), momentum)
+            _update_running(running_var, x.var(dims).mean(0), momentum)
+    return _affine(NORMALISED(x, dim=dims, eps=float(eps)), scale, shift, input.dtype)
+
+
+@public("F")
+def local_response_norm(
+    input: Any, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
+) -> Any:
+    """Divided by a power of the mean square over `size` neighbouring channels."""
+    if input.ndim < 3:
+        raise ValueError(
+            f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)"
+        )
+    if input.numel() == 0:
+        return input
+    from rushlight.ops.pool import window_sum  # pooling is a later family
+
+    square = (input * input).reshape(input.shape[0], 1, input.shape[1], -1)
+    total = window_sum(square, (size, 1), (size // 2, (size - 1) // 2))
+    return input / (total.reshape(input.shape) * (alpha / size) + k).pow(beta)
+
+
+@public("F")
+def normalize(
+    input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None
+) -> Any:
+    """Divided by its p-norm along `dim`, which is taken to be at least `eps`."""
+    length = input.norm(p, dim, keepdim=True).clamp(min=eps)
+    result = input / length
+    return result if out is None else out.copy_(result)

@@ -1,0 +1,161 @@
+"""softmax, log_softmax and softmin: each with the largest element subtracted first."""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors
+
+from rushlight import errors, views
+from rushlight.dtype import dtype
+from rushlight.ops.elementwise import CAST, scaled
+from rushlight.ops.registry import Op, TensorType, public
+
+
+def _float_type(name: str) -> Any:
+    def rule(x: TensorType, dim: int) -> TensorType:
+        if not (x.dtype.is_floating_point or x.dtype.is_complex):
+            raise errors.wrong_dtype(name, x.dtype, "a floating dtype (pass `dtype=`)")
+        return x
+
+    return rule
+
+
+def shifted(k: Any, x: Any, dims: tuple[int, ...]) -> tuple[Any, Any]:
+    """x minus its maximum (kept finite nowhere: a row of -inf gives NaN), and the sum of exp."""
+    low = x - k.reduce("max", x, dims, True)
+    return low, k.reduce("sum", k.exp(low), dims, True)
+
+
+def softmax_lower(k: Any, x: Any, dim: int) -> Any:
+    if 0 in x.shape or not x.shape:
+        return k.full(x.shape, 1, x.dtype) if not x.shape else x
+    low, total = shifted(k, k.wide(x), (dim,))
+    return k.cast(k.exp(low) / total, x.dtype)
+
+
+def log_softmax_lower(k: Any, x: Any, dim: int) -> Any:
+    if 0 in x.shape or not x.shape:
+        return k.full(x.shape, 0, x.dtype) if not x.shape else x
+    low, total = shifted(k, k.wide(x), (dim,))
+    return k.cast(low - k.log(total), x.dtype)
+
+
+def _dims(x: Any, dim: int) -> tuple[int, ...]:
+    return (dim,) if x.ndim else ()
+
+
+def _sum(x: Any, dim: int) -> Any:
+    return x.sum(dim, keepdim=True) if x.ndim else x
+
+
+SOFTMAX = Op(
+    "softmax",
+    attrs=("dim",),
+    type=_float_type("softmax"),
+    lower=softmax_lower,
+    vjp=lambda g, out, x, dim: SOFTMAX_GRAD(g, out, dim=dim),
+)
+
+
+def softmax_grad_lower(k: Any, g: Any, out: Any, dim: int) -> Any:
+    kind = g.dtype
+    g, out = k.wide(g), k.wide(out)
+    product = k.select(g.equals(0), g, g * out)
+    inner = g - k.reduce("sum", product, _dims_of(g, dim), True)
+    return k.cast(k.select(inner.equals(0), inner, inner * out), kind)
+
+
+def _dims_of(ref: Any, dim: int) -> tuple[int, ...]:
+    return (dim,) if ref.shape else ()
+
+
+SOFTMAX_GRAD = Op(  # out * (g - sum(g * out))
+    "softmax_grad",
+    attrs=("dim",),
+    type=lambda g, out, dim: g,
+    lower=softmax_grad_lower,
+    vjp=lambda h, _, g, out, dim: (
+        SOFTMAX_GRAD(h, out, dim=dim),
+        scaled(h, g - _sum(scaled(g, out), dim)) - scaled(g, _sum(scaled(h, out), dim)),
+    ),
+)
+LOG_SOFTMAX = Op(
+    "log_softmax",
+    attrs=("dim",),
+    type=_float_type("log_softmax"),
+    lower=log_softmax_lower,
+    vjp=lambda g, out, x, dim: LOG_SOFTMAX_GRAD(g, out, dim=dim),
+)
+
+
+def log_softmax_grad_lower(k: Any, g: Any, out: Any, dim: int) -> Any:
+    kind = g.dtype
+    g, out = k.wide(g), k.wide(out)
+    total = k.reduce("sum", g, _dims_of(g, dim), True)
+    share = k.exp(out) * total
+    return k.cast(g - k.select(k.expand(total, g.shape).equals(0), 0, share), kind)
+
+
+LOG_SOFTMAX_GRAD = Op(  # g - exp(out) * sum(g)
+    "log_softmax_grad",
+    attrs=("dim",),
+    type=lambda g, out, dim: g,
+    lower=log_softmax_grad_lower,
+    vjp=lambda h, _, g, out, dim: (
+        h - _sum(scaled(h, out.exp()), dim),
+        -scaled(_sum(g, dim), scaled(h, out.exp())),
+    ),
+)
+
+
+def _run(op: Op, input: Any, dim: int, kind: dtype | None) -> Any:
+    if kind is not None and kind is not input.dtype:
+        input = CAST(input, dtype=kind)
+    return op(input, dim=views.dim_index(op.name, dim, input.ndim))
+
+
+@public("torch", "Tensor", "special", out=True)
+def softmax(input: Any, dim: int, dtype: dtype | None = None) -> Any:
+    """exp(x) / sum(exp(x)) along `dim`.
+
+    >>> import rushlight as torch
+    >>> torch.zeros(2).softmax(0)
+    tensor([0.5000, 0.5000])
+    """
+    return _run(SOFTMAX, input, dim, dtype)
+
+
+@public("torch", "Tensor", "special", out=True)
+def log_softmax(input: Any, dim: int, dtype: dtype | None = None) -> Any:
+    """x - log(sum(exp(x))) along `dim`."""
+    return _run(LOG_SOFTMAX, input, dim, dtype)
+
+
+def _implied_dim(input: Any, dim: int | None) -> int:
+    """PyTorch's old default: 0 for 0, 1 and 3 dimensions, otherwise 1."""
+    if dim is not None:
+        return dim
+    return 0 if input.ndim in (0, 1, 3) else 1
+
+
+@public("F", name="softmax")
+def softmax_function(
+    input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
+) -> Any:
+    """exp(x) / sum(exp(x)) along `dim`."""
+    return _run(SOFTMAX, input, _implied_dim(input, dim), dtype)
+
+
+@public("F", name="log_softmax")
+def log_softmax_function(
+    input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
+) -> Any:
+    """x - log(sum(exp(x))) along `dim`."""
+    return _run(LOG_SOFTMAX, input, _implied_dim(input, dim), dtype)
+
+
+@public("F")
+def softmin(
+    input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
+) -> Any:
+    """softmax of -x."""
+    return _run(SOFTMAX, -input, _implied_dim(input, dim), dtype)

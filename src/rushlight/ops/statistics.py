@@ -1,0 +1,337 @@
+"""Variance, standard deviation, normalised data and vector norms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any  # operands are tensors
+
+from rushlight import dtype as dt
+from rushlight import views
+from rushlight.dtype import dtype
+from rushlight.ops.elementwise import CAST, WHERE, scaled
+from rushlight.ops.reduce import (
+    Dims,
+    centred,
+    count_of,
+    kept,
+    numpy_names,
+    reduced_type,
+)
+from rushlight.ops.registry import Op, public
+
+
+def variance(k: Any, x: Any, dims: Dims, correction: float) -> Any:
+    """The variance of wide x, with dims kept, in two passes."""
+    away = centred(k, x, dims)
+    square = away * away
+    freedom = max(count_of(x.shape, dims) - correction, 0.0)
+    total = k.reduce("sum", square, dims, True)
+    return total / float(freedom)
+
+
+def _var_lower(k: Any, x: Any, dim: Dims, keepdim: bool, correction: float) -> Any:
+    out = variance(k, k.wide(x), dim, correction)
+    return k.cast(k.reshape(out, views.reduced_shape(x.shape, dim, keepdim)), x.dtype)
+
+
+def _var_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool, correction: float) -> Any:
+    freedom = max(count_of(x.shape, dim) - correction, 0.0)
+    slope = CENTRED(x, dim=dim) * (2.0 / freedom if freedom else math.nan)
+    return scaled(kept(g, x.shape, dim, keepdim), slope)
+
+
+VAR = Op(
+    "var",
+    attrs=("dim", "keepdim", "correction"),
+    type=lambda x, dim, keepdim, correction: reduced_type(x, dim, keepdim, x.dtype),
+    lower=_var_lower,
+    vjp=_var_vjp,
+)
+STD = Op(
+    "std",
+    attrs=("dim", "keepdim", "correction"),
+    type=lambda x, dim, keepdim, correction: reduced_type(x, dim, keepdim, x.dtype),
+    lower=lambda k, x, dim, keepdim, correction: k.cast(
+        k.sqrt(_var_lower(k, k.wide(x), dim, keepdim, correction)), x.dtype
+    ),
+    vjp=lambda g, out, x, dim, keepdim, correction: _std_vjp(g, out, x, dim, keepdim, correction),
+)
+
+
+def _std_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool, correction: float) -> Any:
+    """Zero where the deviation is zero, as PyTorch has it."""
+    freedom = max(count_of(x.shape, dim) - correction, 0.0)
+    g, out = kept(g, x.shape, dim, keepdim), kept(out, x.shape, dim, keepdim)
+    slope = WHERE(out == 0, 0, g / WHERE(out == 0, 1, out))
+    return scaled(slope, CENTRED(x, dim=dim)) * (1.0 / freedom if freedom else math.nan)
+
+
+CENTRED = Op(  # x - mean(x)
+    "centred",
+    attrs=("dim",),
+    type=lambda x, dim: x,
+    lower=lambda k, x, dim: k.cast(centred(k, k.wide(x), dim), x.dtype),
+    vjp=lambda g, out, x, dim: CENTRED(g, dim=dim),
+)
+
+
+def _checked(op: str, input: Any) -> None:
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):
+        raise RuntimeError(f"{op}: std and var only support floating point and complex dtypes")
+
+
+def _settings(
+    op: str, input: Any, args: tuple[Any, ...], unbiased: Any, correction: Any, dim: Any
+) -> tuple[Dims, float]:
+    """dims and correction from the forms f(unbiased), f(dim, unbiased) and f(dim, correction=)."""
+    _checked(op, input)
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    return views.dim_indices(op, dim, input.ndim), float(correction)
+
+
+def _moment(op: Op, input: Any, dims: Dims, keepdim: bool, correction: float) -> Any:
+    if input.dtype.is_complex:
+        real = op_of_complex(input, dims, keepdim, correction)
+        return real.sqrt() if op is STD else real
+    return op(input, dim=dims, keepdim=keepdim, correction=correction)
+
+
+def op_of_complex(input: Any, dims: Dims, keepdim: bool, correction: float) -> Any:
+    """The variance of complex numbers: of the real parts plus of the imaginary parts."""
+    return sum(
+        VAR(part, dim=dims, keepdim=keepdim, correction=correction)
+        for part in (input.real, input.imag)
+    )
+
+
+def _unpacked(args: tuple[Any, ...], dim: Any, unbiased: Any, keepdim: Any) -> tuple[Any, Any, Any]:
+    """Positional arguments: (unbiased), (dim, keepdim) or (dim, unbiased, keepdim)."""
+    if len(args) == 1 and isinstance(args[0], bool):
+        return dim, args[0], keepdim
+    if len(args) >= 1:
+        dim = args[0]
+    if len(args) == 2:
+        unbiased = args[1]
+    if len(args) == 3:
+        unbiased, keepdim = args[1:]
+    return dim, unbiased, keepdim
+
+
+def _deviation(
+    name: str,
+    op: Op,
+    input: Any,
+    args: tuple[Any, ...],
+    dim: Any,
+    unbiased: Any,
+    keepdim: Any,
+    correction: Any,
+) -> tuple[Dims, bool, float]:
+    dim, unbiased, keepdim = _unpacked(args, dim, unbiased, keepdim)
+    dims, chosen = _settings(name, input, args, unbiased, correction, dim)
+    return dims, bool(keepdim), chosen
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def var(
+    input: Any,
+    *args: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    correction: Any = None,
+    keepdim: bool = False,
+) -> Any:
+    """The variance over `dim`, divided by the count less `correction` (1 by default)."""
+    found = _deviation("var", VAR, input, args, dim, unbiased, keepdim, correction)
+    return _moment(VAR, input, *found)
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def std(
+    input: Any,
+    *args: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    correction: Any = None,
+    keepdim: bool = False,
+) -> Any:
+    """The standard deviation over `dim`: the square root of `var`."""
+    found = _deviation("std", STD, input, args, dim, unbiased, keepdim, correction)
+    return _moment(STD, input, *found)
+
+
+@public("torch")
+@numpy_names
+def var_mean(
+    input: Any,
+    *args: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    correction: Any = None,
+    keepdim: bool = False,
+) -> Any:
+    """Variance and mean."""
+    dims, keepdim, chosen = _deviation(
+        "var_mean", VAR, input, args, dim, unbiased, keepdim, correction
+    )
+    return _moment(VAR, input, dims, keepdim, chosen), input.mean(dims or None, keepdim)
+
+
+@public("torch")
+@numpy_names
+def std_mean(
+    input: Any,
+    *args: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    correction: Any = None,
+    keepdim: bool = False,
+) -> Any:
+    """Standard deviation and mean."""
+    dims, keepdim, chosen = _deviation(
+        "std_mean", STD, input, args, dim, unbiased, keepdim, correction
+    )
+    return _moment(STD, input, dims, keepdim, chosen), input.mean(dims or None, keepdim)
+
+
+# -- normalised data: what layer, batch, group and instance norm are made of -------------------------------
+
+
+def _inverse_std(k: Any, x: Any, dims: Dims, eps: float) -> Any:
+    return 1.0 / k.sqrt(variance(k, x, dims, 0.0) + eps)
+
+
+def _normalised_lower(k: Any, x: Any, dim: Dims, eps: float) -> Any:
+    wide = k.wide(x)
+    return k.cast(centred(k, wide, dim) * _inverse_std(k, wide, dim, eps), x.dtype)
+
+
+def _normalised_vjp(g: Any, out: Any, x: Any, dim: Dims, eps: float) -> Any:
+    inverse = INVERSE_STD(x, dim=dim, eps=eps)
+    along = (g * out).mean(dim, keepdim=True)
+    return inverse * (g - g.mean(dim, keepdim=True) - out * along)
+
+
+NORMALISED = Op(  # (x - mean) / sqrt(var + eps)
+    "normalised",
+    attrs=("dim", "eps"),
+    type=lambda x, dim, eps: x,
+    lower=_normalised_lower,
+    vjp=_normalised_vjp,
+)
+INVERSE_STD = Op(  # 1 / sqrt(var + eps), dims kept
+    "inverse_std",
+    attrs=("dim", "eps"),
+    type=lambda x, dim, eps: reduced_type(x, dim, True, x.dtype),
+    lower=lambda k, x, dim, eps: k.cast(_inverse_std(k, k.wide(x), dim, eps), x.dtype),
+    vjp=lambda g, out, x, dim, eps: (
+        g * (out * out) * NORMALISED(x, dim=dim, eps=eps) / -count_of(x.shape, dim)
+    ),
+)
+
+
+# -- norms ---------------------------------------------------------------------------------------------------
+
+
+def norm_lower(k: Any, x: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
+    """In float64, where squares of float32 cannot overflow."""
+    size = k.map("abs", k.wide(x))
+    if math.isinf(ord):
+        out = k.reduce("max" if ord > 0 else "min", size, dim, keepdim)
+    elif ord == 0:
+        out = k.reduce("sum", k.cast(size.differs(0), dt.float64), dim, keepdim)
+    elif ord == 1:
+        out = k.reduce("sum", size, dim, keepdim)
+    else:
+        size = k.cast(size, dt.float64)
+        powers = size * size if ord == 2 else k.pow(size, float(ord))
+        total = k.reduce("sum", powers, dim, keepdim)
+        out = k.sqrt(total) if ord == 2 else k.pow(total, 1.0 / ord)
+    return k.cast(out, x.dtype)
+
+
+def norm_vjp(g: Any, out: Any, x: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
+    g, out = kept(g, x.shape, dim, keepdim), kept(out, x.shape, dim, keepdim)
+    if ord == 0:
+        return x * 0
+    if ord == 1:
+        return scaled(g, x.sign())
+    if math.isinf(ord):
+        reached = x.abs() == out
+        share = g / reached.sum(dim, keepdim=True).to(g.dtype)
+        return WHERE(reached, share * x.sign(), 0)
+    safe = WHERE(out == 0, 1, out)
+    if ord == 2:
+        return scaled(WHERE(out == 0, 0, g / safe), x)
+    if ord < 1:
+        inner = WHERE(x == 0, 0, x.sign() * WHERE(x == 0, 1, x.abs()).pow(ord - 1))
+    elif ord < 2:
+        inner = x.sign() * x.abs().pow(ord - 1)
+    else:
+        inner = x * WHERE(x == 0, 0, WHERE(x == 0, 1, x.abs()).pow(ord - 2))
+    return WHERE(out == 0, 0, inner * (g / safe.pow(ord - 1)))
+
+
+NORM = Op(
+    "vector_norm",
+    attrs=("ord", "dim", "keepdim"),
+    type=lambda x, ord, dim, keepdim: reduced_type(x, dim, keepdim, x.dtype),
+    lower=norm_lower,
+    vjp=norm_vjp,
+)
+
+
+def _norm(op: str, x: Any, ord: Any, dim: Any, keepdim: bool, kind: dtype | None) -> Any:
+    if kind is not None:
+        x = CAST(x, dtype=kind)
+    if x.dtype.is_complex:
+        x = x.abs()
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(
+            f"{op}: Expected a floating point or complex tensor as input. Got {x.dtype!r}"
+        )
+    dims = views.dim_indices(op, dim, x.ndim)
+    if (math.isinf(ord) or ord < 0) and any(x.shape[d] == 0 for d in dims):
+        raise RuntimeError(
+            f"{op} cannot compute the {ord} norm on an empty tensor because the operation does "
+            f"not have an identity"
+        )
+    return NORM(x, ord=float(ord), dim=dims, keepdim=bool(keepdim))
+
+
+@public("linalg", out=True)
+@numpy_names
+def vector_norm(
+    input: Any,
+    ord: Any = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+) -> Any:
+    """The norm of order `ord` of vectors along `dim` (of all elements by default)."""
+    return _norm("linalg.vector_norm", input, ord, dim, keepdim, dtype)
+
+
+@public("torch", "Tensor", out=True)
+@numpy_names
+def norm(
+    input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: dtype | None = None
+) -> Any:
+    """The p-norm over `dim`: 'fro' is the square root of the sum of squares."""
+    if p is None or p == "fro":
+        p = 2
+    if p == "nuc":
+        from rushlight.ops import linalg  # the family of decompositions comes later
+
+        return linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
+    if isinstance(p, str):
+        raise RuntimeError(f"norm: unknown order {p!r}")
+    return _norm("norm", input, p, dim, keepdim, dtype)
+
+
