@@ -73,6 +73,14 @@ def wrong_dtype(op: str, got: object, wanted: str) -> RuntimeError:
     return RuntimeError(f'{op}: "{op}" not implemented for {got!r}: expected {wanted}')
 
 
+def not_implemented_for(op: str, got: object, wanted: str) -> NotImplementedError:
+    return NotImplementedError(f'{op}: "{op}" not implemented for {got!r}: expected {wanted}')
+
+
+def not_a_tensor(op: str, name: str, got: object) -> TypeError:
+    return TypeError(f"{op}(): argument '{name}' must be Tensor, not {type(got).__name__}")
+
+
 def mixed_dtypes(op: str, first: object, second: object) -> RuntimeError:
     return RuntimeError(
         f"{op}: expected operands to have the same dtype, but got: {first!r} and {second!r}"

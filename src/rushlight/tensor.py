@@ -13,10 +13,9 @@ from rushlight import dtype as dt
 from rushlight.autograd import engine
 from rushlight.device import CPU, check_usable, device
 from rushlight.dtype import dtype
-from rushlight.ops import contract, creation, elementwise
+from rushlight.ops import arithmetic, bitwise, comparison, contract, creation, selection
 from rushlight.ops.registry import OPS, TensorType
 from rushlight.runtime import buffers
-from rushlight.trace import record as tracing
 from rushlight.trace.record import hooks, local, make_tensor, set_view
 from rushlight.trace.tape import Accumulate, Node, RemovableHandle
 from rushlight.trace.value import Storage, Value
@@ -469,73 +468,151 @@ class Tensor:
 
         return serialization.reduce_tensor(self)
 
-    # -- arithmetic ------------------------------------------------------------------------------
+    # -- operators -------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Tensor:
-        return _binary(elementwise.ADD, self, other)
+        return _binary(arithmetic.ADD, self, other)
 
     def __radd__(self, other: Any) -> Tensor:
-        return _binary(elementwise.ADD, other, self)
+        return _binary(arithmetic.ADD, other, self)
 
     def __sub__(self, other: Any) -> Tensor:
-        return _binary(elementwise.SUB, self, other)
+        return _binary(arithmetic.SUB, self, other)
 
     def __rsub__(self, other: Any) -> Tensor:
-        return _binary(elementwise.SUB, other, self)
+        return _binary(arithmetic.SUB, other, self)
 
     def __mul__(self, other: Any) -> Tensor:
-        return _binary(elementwise.MUL, self, other)
+        return _binary(arithmetic.MUL, self, other)
 
     def __rmul__(self, other: Any) -> Tensor:
-        return _binary(elementwise.MUL, other, self)
+        return _binary(arithmetic.MUL, other, self)
 
     def __truediv__(self, other: Any) -> Tensor:
-        return _binary(elementwise.DIV, self, other)
+        return _binary(arithmetic.DIV, self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
-        return _binary(elementwise.DIV, other, self)
+        return _binary(arithmetic.DIV, other, self)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.floor_divide, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.floor_divide, other, self)
+
+    def __mod__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.remainder, self, other)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.remainder, other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.pow, self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.pow, other, self)
 
     def __matmul__(self, other: Any) -> Tensor:
         if not isinstance(other, Tensor):
             return NotImplemented
         return contract.matmul(self, other)  # type: ignore[no-any-return]
 
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _binary(contract.matmul, other, self)
+
     def __neg__(self) -> Tensor:
-        return elementwise.NEG(self)  # type: ignore[no-any-return]
+        return arithmetic.NEG(self)  # type: ignore[no-any-return]
 
     def __pos__(self) -> Tensor:
-        return self
+        return arithmetic.positive(self)  # type: ignore[no-any-return]
+
+    def __abs__(self) -> Tensor:
+        return selection.ABS(self)  # type: ignore[no-any-return]
+
+    def __invert__(self) -> Tensor:
+        return bitwise.BITWISE_NOT(self)  # type: ignore[no-any-return]
+
+    def __and__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_AND, self, other)
+
+    def __rand__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_AND, other, self)
+
+    def __or__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_OR, self, other)
+
+    def __ror__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_OR, other, self)
+
+    def __xor__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_XOR, self, other)
+
+    def __rxor__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_XOR, other, self)
+
+    def __lshift__(self, other: Any) -> Tensor:
+        return _binary(bitwise.SHIFT_LEFT, self, other)
+
+    def __rlshift__(self, other: Any) -> Tensor:
+        return _binary(bitwise.SHIFT_LEFT, other, self)
+
+    def __rshift__(self, other: Any) -> Tensor:
+        return _binary(bitwise.SHIFT_RIGHT, self, other)
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return _binary(bitwise.SHIFT_RIGHT, other, self)
 
     def __lt__(self, other: Any) -> Tensor:
-        return _binary(elementwise.LT, self, other)
+        return _binary(comparison.LT, self, other)
 
     def __le__(self, other: Any) -> Tensor:
-        return _binary(elementwise.LE, self, other)
+        return _binary(comparison.LE, self, other)
 
     def __gt__(self, other: Any) -> Tensor:
-        return _binary(elementwise.GT, self, other)
+        return _binary(comparison.GT, self, other)
 
     def __ge__(self, other: Any) -> Tensor:
-        return _binary(elementwise.GE, self, other)
+        return _binary(comparison.GE, self, other)
 
     def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return _binary(elementwise.EQ, self, other)
+        return _binary(comparison.EQ, self, other)
 
     def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return _binary(elementwise.NE, self, other)
+        return _binary(comparison.NE, self, other)
+
+
+def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tensor]:
+    """`x += y` is `x.add_(y)`: every alias of x sees it."""
+
+    def operator(self: Tensor, other: Any) -> Tensor:
+        if not isinstance(other, _OPERANDS) and not isinstance(other, np.ndarray):
+            return NotImplemented
+        return getattr(self, method)(as_operand(other))  # type: ignore[no-any-return]
+
+    operator.__name__ = operator.__qualname__ = symbol
+    return operator
+
+
+for _symbol, _method in (
+    ("__iadd__", "add_"), ("__isub__", "sub_"), ("__imul__", "mul_"), ("__itruediv__", "div_"),
+    ("__ifloordiv__", "floor_divide_"), ("__imod__", "remainder_"), ("__ipow__", "pow_"),
+    ("__iand__", "bitwise_and_"), ("__ior__", "bitwise_or_"), ("__ixor__", "bitwise_xor_"),
+    ("__ilshift__", "bitwise_left_shift_"), ("__irshift__", "bitwise_right_shift_"),
+):  # fmt: skip
+    setattr(Tensor, _symbol, _in_place_operator(_symbol, _method))
 
 
 hooks.tensor_class = Tensor
 _OPERANDS = (Tensor, int, float, bool, complex, np.number, np.bool_)
 
 
-def _binary(op: Any, a: Any, b: Any) -> Any:
+def _binary(op: Any, a: Any, b: Any) -> Any:  # hot
     """An operator's op, or NotImplemented for operands that no tensor knows."""
     if not (isinstance(a, _OPERANDS) and isinstance(b, _OPERANDS)):
-        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-            return op(as_operand(a), as_operand(b))
-        return NotImplemented
-    return tracing.record(op, (a, b), ())
+        if not (isinstance(a, np.ndarray) or isinstance(b, np.ndarray)):
+            return NotImplemented
+        a, b = as_operand(a), as_operand(b)
+    return op(a, b)
 
 
 def as_operand(x: Any) -> Any:
