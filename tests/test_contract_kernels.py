@@ -406,3 +406,54 @@ def test_new_sizes_reuse_kernels():
         )  # fmt: skip
         names |= {launch.source.name for launch in launches}
     assert len(names) <= 4
+
+
+# ---- everything at once ----
+
+
+def random_view(random: np.random.Generator, shape: list[int], dtype: str) -> np.ndarray:
+    """Values in memory laid out anyhow: permuted, sliced, reversed and expanded dimensions."""
+    order = random.permutation(len(shape))
+    pads = random.integers(0, 2, len(shape)) * random.integers(0, 4, len(shape))
+    steps = random.choice([1, 1, 1, 2, -1], len(shape))
+    sizes = [shape[axis] * abs(steps[axis]) + pads[axis] for axis in order]
+    memory = random.integers(-8, 8, sizes).astype(dtype).transpose(np.argsort(order))
+    cuts = [slice(None, None, int(step)) for step in steps]
+    view = memory[tuple(cuts)][tuple(slice(size) for size in shape)]
+    for axis in range(len(shape)):
+        if random.random() < 0.1:
+            one = view[(slice(None),) * axis + (slice(1),)]
+            view = np.broadcast_to(one, view.shape)
+    return view
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_contractions(seed):
+    """Small integers, so that every sum is exact whatever its order."""
+    random = np.random.default_rng(seed)
+    counts = [int(random.integers(0, 3))] + [int(random.integers(1, 4)) for _ in range(3)]
+    most = [4, 40, 60, 400]
+    sizes = []
+    for count, limit in zip(counts, most, strict=True):
+        side = max(2, int(limit ** (1 / max(count, 1)) * 1.7))
+        sizes.append([int(random.integers(1, side + 1)) for _ in range(count)])
+        if count and random.random() < 0.5:
+            sizes[-1][-1] = int(random.choice([4, 8, 16, 32]))
+    b, m, n, k = sizes
+    dtype = str(random.choice(["float32", "float64", "int32", "float32"]))
+    left = random_view(random, b + m + k, dtype)
+    right = random_view(random, b + k + n, dtype)
+    out = random_view(random, b + m + n, dtype)
+    out = out.copy() if 0 in strides(out) else out
+    target = str(random.choice(host_targets()))
+    got = contract(
+        left, right, tuple(counts), target=target, out=out, workers=int(random.choice([1, 4])),
+        cut=int(random.choice([1, 3])),
+    )  # fmt: skip
+    letters = "abcdefghijklmnop"
+    names = [letters[4 * place : 4 * place + len(dims)] for place, dims in enumerate(sizes)]
+    rule = (
+        f"{names[0]}{names[1]}{names[3]},{names[0]}{names[3]}{names[2]}->{''.join(names[:3])}"
+    )
+    want = np.einsum(rule, left.astype("int64"), right.astype("int64"), optimize=True)
+    assert np.array_equal(got, want), (rule, sizes, dtype, target)

@@ -138,7 +138,8 @@ class CompiledGraph:
 
     def _give_homes(self, written: dict[int, int]) -> None:
         """A node of its own for each result; copies where two results share one, or where
-        writing a leaf's memory at once would destroy what is still to be read."""
+        writing a leaf's memory at once would destroy what is still to be read.
+        """
         taken: set[Node] = set()
         for index, node in enumerate(self.results):
             unsafe = index in written and not self._can_overwrite(node, written[index])
@@ -149,7 +150,11 @@ class CompiledGraph:
 
     def _can_overwrite(self, node: Node, leaf: int) -> bool:
         makers = [u for u in self.units if node in u.writes]
-        if len(makers) != 1 or makers[0].single is not None or makers[0].epilogue_of is not None:
+        if (
+            len(makers) != 1
+            or makers[0].single is not None
+            or makers[0].epilogue_of is not None
+        ):
             return False
         maker = makers[0]
         for unit in self.units:
@@ -234,7 +239,12 @@ class CompiledGraph:
     def _add_group(self, unit: Unit) -> None:
         kernel = GroupKernel(unit, self.stored)
         made = launches(
-            kernel, self._place_of, self._number_of, self._check_of, BufferRef(ERRORS), self._temporary
+            kernel,
+            self._place_of,
+            self._number_of,
+            self._check_of,
+            BufferRef(ERRORS),
+            self._temporary,
         )
         self.items.extend(made)
 
@@ -281,7 +291,9 @@ class CompiledGraph:
             )
         )  # fmt: skip
 
-    def _operand(self, node: Node, view: views.View, nb: int, middle: int, swap: bool) -> Operand:
+    def _operand(
+        self, node: Node, view: views.View, nb: int, middle: int, swap: bool
+    ) -> Operand:
         base = self.place[node]
         place = BufferRef(base.buffer, base.offset + view.offset * node.dtype.itemsize)
         s = view.strides
@@ -301,7 +313,9 @@ class CompiledGraph:
                     made = interpret._RULES[node.op](node, *arrays)
             except interpret.IndexOutOfRange:
                 raise CheckFailed(node, at) from None
-            for target, array in zip(outputs, made if node.op in MANY_RESULTS else [made], strict=True):
+            for target, array in zip(
+                outputs, made if node.op in MANY_RESULTS else [made], strict=True
+            ):
                 if target is not None:
                     _store(table, self.place[target], target, array)
 
@@ -358,9 +372,12 @@ class CompiledGraph:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def run(self, leaf_addresses: Sequence[int], numbers: Sequence[Any], own: Sequence[int]) -> None:
+    def run(
+        self, leaf_addresses: Sequence[int], numbers: Sequence[Any], own: Sequence[int]
+    ) -> None:
         """Run once: addresses in the order of `leaves`, values of `numbers`, addresses of the
-        results in the order of `own`."""
+        results in the order of `own`.
+        """
         table = self.table
         at = FIRST
         for address in itertools.chain(leaf_addresses, own):
@@ -409,5 +426,3 @@ def _store(table: Sequence[int], place: BufferRef, node: Node, array: Any) -> No
         stored[...] = (bits >> 16).reshape(node.shape)
     else:
         stored[...] = np.asarray(array).reshape(node.shape)
-
-

@@ -30,7 +30,8 @@ from rushlight.trace.value import Storage, Value
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a flush must produce, as positions: new results, results written into the memory of
-    a leaf (position, leaf), and leaves to be copied before their memory is overwritten."""
+    a leaf (position, leaf), and leaves to be copied before their memory is overwritten.
+    """
 
     fresh: tuple[int, ...]
     written: tuple[tuple[int, int], ...]
@@ -227,7 +228,9 @@ class NativeProgram:
     def __init__(self, lowered: Lowered, request: Request) -> None:
         fresh = len(request.fresh)
         written = {fresh + i: leaf for i, (_, leaf) in enumerate(request.written)}
-        results = [lowered.results[p] for p in request.fresh + tuple(p for p, _ in request.written)]
+        results = [
+            lowered.results[p] for p in request.fresh + tuple(p for p, _ in request.written)
+        ]
         self.graph = CompiledGraph(lowered.k, results, written)
         self.leaves = [lowered.leaves[p] for p in self.graph.leaves]
         self.numbers = [lowered.numbers[n.attrs[0]] for n in self.graph.numbers]
@@ -283,7 +286,9 @@ class ReferenceProgram:
             arrays = interpret.evaluate(nodes, inputs)
         except interpret.IndexOutOfRange as found:
             origin = found.node.origin
-            raise errors.index_out_of_range(origin.op.name, origin.where, origin.label) from None
+            raise errors.index_out_of_range(
+                origin.op.name, origin.where, origin.label
+            ) from None
         results = dict(zip(lowered.results, arrays, strict=True))
         _keep(targets)
         for value in targets.fresh:

@@ -299,7 +299,9 @@ class Tensor:
         """Call `hook(grad)` when the gradient of this tensor is known; it may return another."""
         node = current_node(self)
         if node is None:
-            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+            raise RuntimeError(
+                "cannot register a hook on a tensor that doesn't require gradient"
+            )
         if node.prehooks is None:
             node.prehooks = {}
         node.touch()
@@ -308,7 +310,9 @@ class Tensor:
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Any:
         """Call `hook(tensor)` after its `.grad` was accumulated (leaves only)."""
         if not isinstance(self._node, Accumulate):
-            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+            raise RuntimeError(
+                "post accumulate grad hooks cannot be registered on non-leaf tensors"
+            )
         if self._node.accumulate_hooks is None:
             self._node.accumulate_hooks = {}
         self._node.touch()
@@ -405,7 +409,9 @@ class Tensor:
 
     def __index__(self) -> int:
         if self.numel() != 1 or not self.dtype.is_integral:
-            raise TypeError("only integer tensors of a single element can be converted to an index")
+            raise TypeError(
+                "only integer tensors of a single element can be converted to an index"
+            )
         return int(self.item())
 
     def __len__(self) -> int:
@@ -635,7 +641,9 @@ def from_numpy(array: Any) -> Tensor:
             "copy of your array with array.copy().)"
         )
     if not array.dtype.isnative:
-        raise ValueError("given numpy array has byte order different from the native byte order.")
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order."
+        )
     buffer = buffers.wrap_array(array)
     count = buffer.nbytes // kind.itemsize
     is_plain = array.flags.c_contiguous
@@ -725,7 +733,9 @@ def _plain_data(data: Any) -> tuple[Any, list[dtype]]:
         return data.detach()._numbers(), [data.dtype]
     if isinstance(data, np.ndarray):
         return data, [dt.of_numpy(data.dtype)]
-    if isinstance(data, list | tuple) or (isinstance(data, Sequence) and not isinstance(data, str)):
+    if isinstance(data, list | tuple) or (
+        isinstance(data, Sequence) and not isinstance(data, str)
+    ):
         parts = [_plain_data(d) for d in data]
         kinds = [k for _, found in parts for k in found]
         return [p for p, _ in parts], kinds
@@ -757,5 +767,3 @@ def _legacy_tensor(*args: Any, device: Any = None) -> Tensor:
             return creation.FULL(shape=tuple(args[0]), value=0, dtype=kind)  # type: ignore[no-any-return]
         return tensor(args[0], dtype=kind)
     return creation.FULL(shape=tuple(args), value=0, dtype=kind)  # type: ignore[no-any-return]
-
-

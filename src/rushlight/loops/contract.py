@@ -286,26 +286,32 @@ def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: 
     return min(_TILES.get((target, item_bytes(dtype)), _NARROW_TILES), key=cost)
 
 
-def _cut(size: int, unit: int, most: int, pieces: int) -> int:
-    """A multiple of `unit`, about `most` at most, that gives about `pieces` equal blocks."""
-    count = max(-(-size // most), min(pieces, -(-size // unit)), 1)
-    share = -(-size // count)
-    return -(-share // unit) * unit
-
-
 def _choose_blocks(
     sizes: tuple[int, int, int, int], tile: Tile, item: int, workers: int
 ) -> tuple[int, int]:
-    """Rows and columns of a chunk: A's block and waiting sums fit the second-level cache."""
+    """Rows and columns of a chunk: A's block and waiting sums fit the second-level cache.
+
+    Each column of chunks packs A again and each row of chunks B, so chunks are made square.
+    """
     b, m, n, k = sizes
     most_rows = 2080 // item
     most_columns = (4096 if k <= BLOCK else 2048) // item
-    work = b * m * n * max(k, 1)
-    wanted = 1 if workers == 1 else max(1, min(4 * workers, work >> 18))
-    wanted = -(-wanted // b)
-    across = -(-n // most_columns)
-    rows = _cut(m, tile.rows, most_rows, -(-wanted // across))
-    return rows, _cut(n, tile.columns, most_columns, -(-wanted // -(-m // rows)))
+    least_down, least_across = -(-m // most_rows), -(-n // most_columns)
+    work = b * m * n * k
+    wanted = min(4 * workers, max(min(2 * workers, work >> 18), work >> 24))
+    wanted = 1 if workers == 1 else max(1, -(-wanted // b))
+    down = min(
+        range(least_down, max(least_down, wanted) + 1),
+        key=lambda down: n * down + m * max(least_across, -(-wanted // down)),
+    )
+    across = max(least_across, -(-wanted // down))
+    return _share(m, down, tile.rows), _share(n, across, tile.columns)
+
+
+def _share(size: int, pieces: int, unit: int) -> int:
+    """A multiple of `unit` of which about `pieces` cover `size`."""
+    share = -(-size // pieces)
+    return -(-share // unit) * unit
 
 
 LONG_ROW = 256
@@ -323,6 +329,8 @@ def _choose_group(depth: _Index, tile: Tile, columns: int) -> int:
 
 def _reading(lanes: _Index, depth: _Index, width: int) -> Reading:
     """How panels of `width` lanes are to be read; pieces must not straddle two panels."""
+    if lanes.size == 1 and depth.run:
+        return Reading("depth", depth.run)
     if lanes.stride == 1 or (lanes.run and width % lanes.run == 0):
         return Reading("lanes", lanes.run)
     return Reading("depth", depth.run) if depth.run else Reading("any")

@@ -127,7 +127,12 @@ def _random(node: Node, seed: Array, offset: Array) -> Array:
     count = views.numel(node.shape)
     counter = offset.reshape(-1)[:1].astype(np.uint64) + np.arange(count, dtype=np.uint64)
     low32 = np.uint64(0xFFFFFFFF)
-    c = [counter & low32, counter >> np.uint64(32), np.zeros_like(counter), np.zeros_like(counter)]
+    c = [
+        counter & low32,
+        counter >> np.uint64(32),
+        np.zeros_like(counter),
+        np.zeros_like(counter),
+    ]
     key = int(seed.reshape(-1)[0]) & 0xFFFFFFFFFFFFFFFF if count else 0
     k0, k1 = key & 0xFFFFFFFF, key >> 32
     for _ in range(10):
@@ -162,8 +167,12 @@ def _contract(node: Node, a: Array, b: Array) -> Array:
     batch, rows, columns, summed = node.attrs
     k = int(np.prod(a.shape[batch + rows :], dtype=np.int64))
     lead = a.shape[:batch]
-    x = np.ascontiguousarray(a).reshape(*lead, -1 if k else int(np.prod(a.shape[batch : batch + rows])), k)
-    y = np.ascontiguousarray(b).reshape(*lead, -1 if k else int(np.prod(b.shape[batch : batch + columns])), k)
+    x = np.ascontiguousarray(a).reshape(
+        *lead, -1 if k else int(np.prod(a.shape[batch : batch + rows])), k
+    )
+    y = np.ascontiguousarray(b).reshape(
+        *lead, -1 if k else int(np.prod(b.shape[batch : batch + columns])), k
+    )
     if x.dtype.kind == "b":
         out = (x.astype(np.int64) @ y.astype(np.int64).swapaxes(-1, -2)) != 0
     elif x.dtype == np.float32 and node.dtype in (dt.float16, dt.bfloat16):
@@ -252,17 +261,25 @@ def _attention(node: Node, q: Array, key: Array, value: Array, *mask: Array) -> 
 
 
 def _attention_grad(node: Node, *operands: Array) -> list[Array]:
-    g, out, sums, q, key, value, *mask = (o if o.dtype.kind == "b" else o.astype(np.float64) for o in operands)
+    g, out, sums, q, key, value, *mask = (
+        o if o.dtype.kind == "b" else o.astype(np.float64) for o in operands
+    )
     lost = np.where(np.isneginf(sums), 0, sums)[..., None]
     weights = np.exp(_scores(node, q, key, tuple(mask)) - lost)
-    slopes = weights * (g @ value.swapaxes(-1, -2) - (g * out).sum(-1, keepdims=True)) * node.attrs[0]
+    slopes = (
+        weights
+        * (g @ value.swapaxes(-1, -2) - (g * out).sum(-1, keepdims=True))
+        * node.attrs[0]
+    )
     turned = slopes.swapaxes(-1, -2)
     return _rounded(node, [slopes @ key, turned @ q, weights.swapaxes(-1, -2) @ g])
 
 
 def _rounded(node: Node, arrays: Sequence[Array]) -> list[Array]:
     outputs = results_of(node)
-    return [round_to(np.asarray(a).reshape(s), k) for a, (s, k) in zip(arrays, outputs, strict=True)]
+    return [
+        round_to(np.asarray(a).reshape(s), k) for a, (s, k) in zip(arrays, outputs, strict=True)
+    ]
 
 
 def results_of(node: Node) -> Sequence[tuple[views.Shape, dtype]]:

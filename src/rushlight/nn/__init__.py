@@ -85,6 +85,7 @@ from rushlight.nn.dropout import (
 )
 from rushlight.nn.embedding import Embedding, EmbeddingBag
 from rushlight.nn.linear import Bilinear, Identity, LazyLinear, Linear
+from rushlight.nn.linear_cross_entropy import LinearCrossEntropyLoss, LinearCrossEntropyOptions
 from rushlight.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -282,6 +283,8 @@ __all__ = [
     "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",

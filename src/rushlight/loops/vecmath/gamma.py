@@ -1,7 +1,7 @@
 """The logarithm of the gamma function and that logarithm's derivatives.
 
-For negative arguments, near whose zeros no relative bound can hold in this precision, the error is bounded
-by a few units in the last place of the largest term.
+For negative arguments, near whose zeros no relative bound can hold in this precision, the error
+is bounded by a few units in the last place of the largest term.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ PI = 3.141592653589793
 # (log(2 pi) - 1) / 2
 STIRLING = (0.4189385332046727, 1.6728209650585413e-17)
 
+# fmt: off
 # lgamma(1 + u) / u on -0.26 <= u <= 0.751. Relative error 2^-56.3.
 NEAR_ONE = (
     -0.5772156649015329, 0.8224670334241131, -0.4006856343865293, 0.27058080842783727,
@@ -75,6 +76,7 @@ TRIGAMMA_TAIL = (
     40.3343867255117, -237.3815349918542, 1161.261451848381, -4186.232872812025,
     9592.955716579288, -10327.6427832136,
 )
+# fmt: on
 # digamma's positive zero less 1, in two parts.
 DIGAMMA_ROOT = (0.46163214496836236, -1.5522348162858677e-17)
 
