@@ -73,9 +73,7 @@ def _collate_sequences(batch: Any, first: Any, table: CollateTable | None) -> An
     samples = list(batch)
     if any(len(sample) != len(first) for sample in samples):
         raise RuntimeError("each element in list of batch should be of equal size")
-    columns = [
-        collate(column, collate_fn_map=table) for column in zip(*samples, strict=True)
-    ]
+    columns = [collate(column, collate_fn_map=table) for column in zip(*samples, strict=True)]
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*columns)
     return columns if isinstance(first, tuple) else _rebuilt_sequence(first, columns)

@@ -192,9 +192,7 @@ def random_split(
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _lengths_of_shares(size, lengths)
     if sum(lengths) != size:
-        raise ValueError(
-            "Sum of input lengths does not equal the length of the input dataset!"
-        )
+        raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     generator = rl.default_generator if generator is None else generator
     indices = rl.randperm(size, generator=generator).tolist()
     ends = list(itertools.accumulate(int(length) for length in lengths))

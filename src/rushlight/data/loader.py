@@ -34,7 +34,7 @@ class _Endless(Sampler[None]):
 class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches.
 
-    All loading is in the calling process for now: `num_workers`, `pin_memory` and their like are
+    All loading is in the calling process for now: `num_workers`, `pin_memory` and the like are
     checked and kept, and have no effect.
 
     >>> for x, y in DataLoader(TensorDataset(xs, ys), batch_size=32, shuffle=True): ...
@@ -176,7 +176,14 @@ class DataLoader(Generic[T_co]):
         """Nothing to check: no worker processes are started."""
 
 
-_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+_FIXED = (
+    "batch_size",
+    "batch_sampler",
+    "sampler",
+    "drop_last",
+    "dataset",
+    "persistent_workers",
+)
 
 
 def _default_sampler(dataset: Any, is_stream: bool, shuffle: bool, generator: Any) -> Any:

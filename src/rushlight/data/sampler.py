@@ -133,7 +133,11 @@ class WeightedRandomSampler(Sampler[int]):
         replacement: bool = True,
         generator: Any = None,
     ) -> None:
-        if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
+        if (
+            not isinstance(num_samples, int)
+            or isinstance(num_samples, bool)
+            or num_samples <= 0
+        ):
             raise ValueError(
                 "num_samples should be a positive integer value, but got "
                 f"num_samples={num_samples}"

@@ -62,7 +62,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def forward(self, input_: Tensor, target_: Tensor) -> Any:
         is_batch = target_.dim() > 0
         if is_batch and input_.shape[0] != target_.shape[0]:
-            raise RuntimeError("Input and target should have the same size in the batch dimension.")
+            raise RuntimeError(
+                "Input and target should have the same size in the batch dimension."
+            )
         _check_batch(is_batch, input_.dim(), target_.dim())
         input = input_ if is_batch else input_.unsqueeze(0)
         target = target_ if is_batch else target_.unsqueeze(0)
@@ -130,6 +132,10 @@ def _check_batch(is_batch: bool, input_dim: int, target_dim: int) -> None:
     if target_dim > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if is_batch and input_dim != 2:
-        raise RuntimeError("1D target tensor expects 2D input tensors, but found inputs with size")
+        raise RuntimeError(
+            "1D target tensor expects 2D input tensors, but found inputs with size"
+        )
     if not is_batch and input_dim != 1:
-        raise RuntimeError("0D target tensor expects 1D input tensors, but found inputs with size")
+        raise RuntimeError(
+            "0D target tensor expects 1D input tensors, but found inputs with size"
+        )

@@ -1,4 +1,4 @@
-"""Normalisation by the statistics of a batch, or of each sample's channels, kept as they run."""
+"""Normalisation by the statistics of a batch, or of each sample's channels, kept running."""
 
 from __future__ import annotations
 

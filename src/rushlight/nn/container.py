@@ -153,9 +153,7 @@ class Sequential(Module):
 
 def _check_repetitions(count: Any) -> None:
     if not isinstance(count, int):
-        raise TypeError(
-            f"unsupported operand type(s) for *: {Sequential} and {type(count)}"
-        )
+        raise TypeError(f"unsupported operand type(s) for *: {Sequential} and {type(count)}")
     if count <= 0:
         raise ValueError(f"Non-positive multiplication factor {count} for {Sequential}")
 

@@ -296,7 +296,9 @@ class _ConvTranspose(_ConvNd):
             + 1
             for d in range(n)
         ]
-        largest = [size + stride - 1 for size, stride in zip(smallest, self.stride, strict=True)]
+        largest = [
+            size + stride - 1 for size, stride in zip(smallest, self.stride, strict=True)
+        ]
         for size, low, high in zip(output_size, smallest, largest, strict=True):
             if not low <= size <= high:
                 raise ValueError(

@@ -224,9 +224,7 @@ def _zero_row(weight: Tensor, index: int | None) -> None:
 
 def _check_weight(weight: Tensor, shape: list[int]) -> None:
     if list(weight.shape) != shape:
-        raise AssertionError(
-            "Shape of weight does not match num_embeddings and embedding_dim"
-        )
+        raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
 
 
 def _rows_and_columns(embeddings: Tensor) -> tuple[int, int]:

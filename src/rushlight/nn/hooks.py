@@ -1,4 +1,4 @@
-"""Handles of hooks, hooks for all modules at once, and the gates through which backward hooks run."""
+"""Handles of hooks, hooks for all modules, and the gates through which backward hooks run."""
 
 from __future__ import annotations
 

@@ -142,7 +142,8 @@ class NLLLoss2d(NLLLoss):
         reduction: str = "mean",
     ) -> None:
         warnings.warn(
-            "NLLLoss2d has been deprecated. Please use NLLLoss instead as a drop-in replacement.",
+            "NLLLoss2d has been deprecated. Please use NLLLoss instead as a drop-in "
+            "replacement.",
             FutureWarning,
             stacklevel=2,
         )
@@ -224,9 +225,7 @@ class KLDivLoss(_Loss):
         self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.kl_div(
-            input, target, reduction=self.reduction, log_target=self.log_target
-        )
+        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
 class PoissonNLLLoss(_Loss):

@@ -59,9 +59,7 @@ class Module(Convertible, Savable, Hookable):
         name = f"{type(self).__name__}.__init__()"
         if kwargs:
             raise TypeError(f"{name} got an unexpected keyword argument '{next(iter(kwargs))}'")
-        raise TypeError(
-            f"{name} takes 1 positional argument but {len(args) + 1} were given"
-        )
+        raise TypeError(f"{name} takes 1 positional argument but {len(args) + 1} were given")
 
     def forward(self, *input: Any) -> Any:
         """Compute the module's output. Every subclass says how."""
@@ -121,8 +119,8 @@ class Module(Convertible, Savable, Hookable):
             )
         if param is not None and param.grad_fn is not None:
             raise ValueError(
-                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
-                f"created explicitly. To express '{name}' as a function of another Tensor, "
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must "
+                f"be created explicitly. To express '{name}' as a function of another Tensor, "
                 "compute the value in the forward() method."
             )
         if param is not None:
@@ -149,9 +147,7 @@ class Module(Convertible, Savable, Hookable):
 
     def _check_name(self, kind: str, name: Any, table: dict[str, Any]) -> None:
         if not isinstance(name, str):
-            raise TypeError(
-                f"{kind} name should be a string. Got {_type_text(name)}"
-            )
+            raise TypeError(f"{kind} name should be a string. Got {_type_text(name)}")
         if "." in name:
             raise KeyError(f'{kind} name can\'t contain ".", got: "{name}"')
         if name == "":
@@ -460,7 +456,7 @@ _EXPECTED = (
 
 
 # ---- hooks of all modules -----------------------------------------------------------------
-# Whether any exist is no business of the common call, so they exchange `Module.__call__` itself.
+# Whether any exist is no business of the common call: they exchange `Module.__call__` itself.
 
 _plain_call = Module.__call__
 

@@ -124,8 +124,15 @@ def _replace_data(module: Any, name: str, parameter: Any, converted: Tensor) -> 
 
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     """The device, dtype, non_blocking and memory format of a call of `to`."""
-    unknown = set(kwargs) - {"device", "dtype", "tensor", "other", "non_blocking",
-                             "copy", "memory_format"}
+    unknown = set(kwargs) - {
+        "device",
+        "dtype",
+        "tensor",
+        "other",
+        "non_blocking",
+        "copy",
+        "memory_format",
+    }
     if unknown:
         raise TypeError(f"to() received an invalid combination of arguments: {sorted(unknown)}")
     device, dtype = kwargs.get("device"), kwargs.get("dtype")

@@ -1,4 +1,4 @@
-"""Normalisation within a sample: over its last dimensions, groups of channels, or neighbours."""
+"""Normalisation within a sample: over its last dimensions, channel groups, or neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors that a module owns: parameters, which are trained, and buffers, which are only kept."""
+"""Tensors that a module owns: parameters, which are trained, and buffers, which are kept."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ class _Uninitialized:
 
     cls_to_become: type[Tensor]
 
-    def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
+    def materialize(
+        self, shape: tuple[int, ...], device: Any = None, dtype: Any = None
+    ) -> None:
         """Give the tensor its shape, turning it into an ordinary one in place."""
         device = self.data.device if device is None else device
         dtype = self.data.dtype if dtype is None else dtype

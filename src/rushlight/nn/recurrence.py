@@ -2,8 +2,8 @@
 
 Note: one recurrence for padded and packed. The rows of all time steps lie under each other; a
 list of batch sizes says how many belong to each step. A padded batch is the case in which all
-sizes are equal. The input's part of the gates is one matrix product for the whole sequence; each
-step adds the hidden state's part, one product of (rows, hidden) with the transposed weight.
+sizes are equal. The input's part of the gates is one matrix product for the whole sequence;
+each step adds the hidden state's part, one product of (rows, hidden) with the weight.
 
 The functions take the arguments of `torch.lstm` and its siblings, and of the cells.
 """

@@ -116,9 +116,7 @@ class RNNBase(Module):
             )
         dims = 2 if batch_sizes is not None else 3
         if input.dim() != dims:
-            raise RuntimeError(
-                f"input must have {dims} dimensions, got {input.dim()}"
-            )
+            raise RuntimeError(f"input must have {dims} dimensions, got {input.dim()}")
         if self.input_size != input.size(-1):
             raise RuntimeError(
                 "input.size(-1) must be equal to input_size. "
@@ -162,7 +160,9 @@ class RNNBase(Module):
         """Is a batch dimension there, and in the state too?"""
         name = self._get_name()
         if input.dim() not in (2, 3):
-            raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+            raise ValueError(
+                f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead"
+            )
         batched = input.dim() == 3
         if hx is not None:
             wanted = 3 if batched else 2
@@ -493,7 +493,8 @@ class RNNCellBase(Module):
     def _check_state(self, input: Tensor, i: int, name: str, state: Tensor) -> None:
         if state.dim() not in (1, 2):
             raise ValueError(
-                f"{self._get_name()}: Expected {name} to be 1D or 2D, got {state.dim()}D instead"
+                f"{self._get_name()}: Expected {name} to be 1D or 2D, got {state.dim()}D "
+                "instead"
             )
         if state.size(-1) != self.hidden_size:
             raise RuntimeError(

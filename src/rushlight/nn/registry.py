@@ -1,11 +1,11 @@
 """The table in which a module keeps its parameters, buffers or submodules.
 
-Note: registry and mirror. What a module registers is kept in three tables, as in PyTorch. A plain
-table makes every `self.weight` a failed attribute look-up followed by `__getattr__`: 0.43 us on
-the reference machine, as much as recording half an operation. So a Registry also writes each
-entry into its module's `__dict__` (0.03 us to read), and takes it out when it goes. The table is
-the truth: `state_dict`, iteration and pickles read only the table, and `Module.__getattr__` still
-answers from it where a mirror is missing.
+Note: registry and mirror. What a module registers is kept in three tables, as in PyTorch. A
+plain table makes every `self.weight` a failed attribute look-up followed by `__getattr__`: 0.43
+us on the reference machine, as much as recording half an operation. So a Registry also writes
+each entry into its module's `__dict__` (0.03 us to read), and takes it out when it goes. The
+table is the truth: `state_dict`, iteration and pickles read only the table, and
+`Module.__getattr__` still answers from it where a mirror is missing.
 """
 
 from __future__ import annotations

@@ -52,8 +52,7 @@ class Unflatten(Module):
 def _check_ints(size: Any) -> None:
     if not isinstance(size, (tuple, list)):
         raise TypeError(
-            "unflattened_size must be a tuple of ints, "
-            f"but found type {type(size).__name__}"
+            f"unflattened_size must be a tuple of ints, but found type {type(size).__name__}"
         )
     for i, value in enumerate(size):
         if not isinstance(value, int):
@@ -66,8 +65,7 @@ def _check_ints(size: Any) -> None:
 def _check_named(size: Any) -> None:
     if not isinstance(size, tuple):
         raise TypeError(
-            "unflattened_size must be a tuple of tuples, "
-            f"but found type {type(size).__name__}"
+            f"unflattened_size must be a tuple of tuples, but found type {type(size).__name__}"
         )
     for i, value in enumerate(size):
         if not isinstance(value, tuple):

@@ -1,9 +1,35 @@
 """Optimizers and schedules of their learning rates.
 
 In come parameters with gradients; an optimizer writes new values into them and keeps what it
-must remember in `state`. It must never look at a tensor's values to decide what to do next.
+must remember in `state`. It must never look at a tensor's values to decide what to do next
+(LBFGS alone does).
 """
 
+from rushlight.optim import lr_scheduler, swa_utils
 from rushlight.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
+from rushlight.optim.adaptive import Adadelta, Adafactor, Adagrad, RMSprop
+from rushlight.optim.lbfgs import LBFGS
+from rushlight.optim.muon import Muon
 from rushlight.optim.optimizer import Optimizer
+from rushlight.optim.rprop import Rprop
 from rushlight.optim.sgd import ASGD, SGD
+
+__all__ = [
+    "ASGD",
+    "LBFGS",
+    "SGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Muon",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "lr_scheduler",
+    "swa_utils",
+]

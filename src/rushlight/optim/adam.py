@@ -19,9 +19,7 @@ class _Decay(NamedTuple):
     variant: bool = False
 
 
-def _begin(
-    param: Tensor, grad: Tensor, flags: _Decay, decay: float, shrink: float
-) -> Tensor:
+def _begin(param: Tensor, grad: Tensor, flags: _Decay, decay: float, shrink: float) -> Tensor:
     """The gradient to use; decoupled decay shrinks the parameter instead."""
     if flags.maximize:
         grad = -grad
@@ -72,7 +70,7 @@ class Adam(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def state_names(self, group: dict[str, Any], param: Tensor) -> tuple[str, ...]:
         return _AMSGRAD_STATE if group["amsgrad"] else _ADAM_STATE
 
     def advance(
@@ -166,8 +164,7 @@ def _check_tensor_options(lr: Any, betas: Any, foreach: Any, capturable: bool) -
             continue
         if foreach and not capturable:
             raise ValueError(
-                f"betas[{i}] as a Tensor is not supported for capturable=False and "
-                "foreach=True"
+                f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True"
             )
         if beta.numel() != 1:
             raise ValueError(f"Tensor betas[{i}] must be 1-element")

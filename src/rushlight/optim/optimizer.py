@@ -3,14 +3,14 @@
 Note: rules. A concrete optimizer is a rule for one parameter, in three parts:
 
 * `init(param, group)` makes the tensors of its state, once;
-* `advance(group, numbers)` does everything that depends on the step count, in Python numbers: it
-  returns static flags, which choose what is computed, and floats, which only enter it;
+* `advance(group, numbers)` does everything that depends on the step count, in Python numbers:
+  it returns static flags, which choose what is computed, and floats, which only enter it;
 * `update(param, grad, state, flags, hyper)` is tensor operations alone.
 
 `step` collects the parameters that share flags and floats into batches and hands all of them to
-`update_all`, which is a pure function of tensors, flags and floats: one that can be recorded once
-and replayed with other floats. Step counts and the like are tensors in `state`, as in PyTorch,
-but their values are remembered as Python numbers, so that no step waits for a tensor.
+`update_all`, which is a pure function of tensors, flags and floats: one that can be recorded
+once and replayed with other floats. Step counts and the like are tensors in `state`, as in
+PyTorch, but their values are remembered as Python numbers, so that no step waits for a tensor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from itertools import chain
 from typing import Any, NamedTuple
@@ -27,6 +27,8 @@ import rushlight as rl
 from rushlight.nn.hooks import RemovableHandle, insert_hook
 from rushlight.nn.module import clear_gradient
 from rushlight.tensor import Tensor
+from rushlight.trace import flush
+from rushlight.trace.memo import remembered
 
 
 class _Required:
@@ -65,18 +67,23 @@ class Batch(NamedTuple):
 
 
 def update_all(rule: Callable[..., None], batches: list[Batch]) -> None:
-    """One optimizer step: tensor operations only, every write in place."""
-    for flags, hyper, params, grads, states in batches:
-        for param, grad, state in zip(params, grads, states, strict=True):
-            rule(param, grad, state, flags, hyper)
+    """One optimizer step: tensor operations only, every write in place; recorded once."""
+    key = (
+        rule,
+        tuple((b.flags, len(b.hyper), len(b.params), len(b.states[0])) for b in batches),
+    )
+    tensors = [t for b in batches for t in chain(b.params, b.grads, *b.states)]
+    numbers = [n for b in batches for n in b.hyper]
 
+    def record(hyper: Sequence[Any]) -> None:
+        at = 0
+        for flags, floats, params, grads, states in batches:
+            own = tuple(hyper[at : at + len(floats)])
+            at += len(floats)
+            for param, grad, state in zip(params, grads, states, strict=True):
+                rule(param, grad, state, flags, own)
 
-def finish_step() -> None:
-    """Tell the runtime that a training step has been recorded in full, so that it may run it."""
-    trace = getattr(rl, "trace", None)
-    flush = getattr(trace, "flush", None)
-    if flush is not None:
-        flush()
+    remembered(key, record, tensors, numbers)
 
 
 class Optimizer:
@@ -120,9 +127,9 @@ class Optimizer:
 
     def init(self, param: Tensor, group: dict[str, Any]) -> tuple[Tensor, ...]:
         """The tensors of a parameter's state before its first step, in the order of STATE."""
-        return tuple(_zeros_like(param) for _ in self.state_names(group))
+        return tuple(_zeros_like(param) for _ in self.state_names(group, param))
 
-    def state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def state_names(self, group: dict[str, Any], param: Tensor) -> tuple[str, ...]:
         """The names of a parameter's state tensors under a group's options."""
         return self.STATE
 
@@ -172,11 +179,11 @@ class Optimizer:
         fresh: dict[int, tuple[Tensor, float]] = {}
         for group in self.param_groups:
             found: dict[tuple[Any, ...], tuple[Batch, dict[str, Tensor]]] = {}
-            names = self.state_names(group)
             for param in group["params"]:
                 if param.grad is None:
                     continue
                 self._check_grad(param)
+                names = self.state_names(group, param)
                 state = self.state[param] if names or self.NUMBERS else {}
                 key = self._place(state, param, group, names)
                 if key not in found:
@@ -285,8 +292,8 @@ class Optimizer:
                 "all optimizer param groups should be with/without names. cannot add param "
                 "group without names to the optimizer"
                 if named[0]
-                else "all optimizer param groups should be with/without names. cannot add param "
-                "group with names to the optimizer"
+                else "all optimizer param groups should be with/without names. cannot add "
+                "param group with names to the optimizer"
             )
         params = group["params"]
         if len(params) != len(set(params)):
@@ -447,7 +454,7 @@ def _around_step(step: Callable[..., Any]) -> Callable[..., Any]:
         after = self._optimizer_step_post_hooks
         for hook in chain(after.values(), _step_post_hooks.values()):
             hook(self, args, kwargs)
-        finish_step()
+        flush()
         return out
 
     run.hooked = True  # type: ignore[attr-defined]
@@ -488,7 +495,7 @@ def _append(batch: Batch, param: Tensor, state: tuple[Tensor, ...]) -> None:
 def _as_tensors(
     numbers: dict[str, float], dtypes: dict[str, Any], fresh: dict[int, tuple[Tensor, float]]
 ) -> dict[str, Tensor]:
-    """Numbers as the tensors that `state` shows; one tensor serves all parameters of a batch."""
+    """Numbers as the tensors that `state` shows; one tensor serves a whole batch."""
     tensors = {}
     for name, number in numbers.items():
         tensor = rl.tensor(number, dtype=dtypes[name] or _number_dtype())

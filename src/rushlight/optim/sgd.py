@@ -56,7 +56,7 @@ class SGD(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def state_names(self, group: dict[str, Any], param: Tensor) -> tuple[str, ...]:
         return self.STATE if group["momentum"] != 0 else ()
 
     def advance(

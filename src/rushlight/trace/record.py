@@ -328,7 +328,9 @@ def set_view(t: Any, view: View) -> None:
     """Make the handle read its storage through `view`."""
     natural = t._storage.value.type
     t._shape, t._strides, t._offset = view
-    is_whole = view.offset == 0 and view.shape == natural.shape and view.strides == natural.strides
+    is_whole = (
+        view.offset == 0 and view.shape == natural.shape and view.strides == natural.strides
+    )
     t._view = None if is_whole else view
 
 

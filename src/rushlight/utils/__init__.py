@@ -1,3 +1,5 @@
-"""PyTorch's name for a few rooms: `torch.utils.data` is `rushlight.data`. Nothing lives here."""
+"""PyTorch's name for a few rooms: `torch.utils.data` is `rushlight.data`."""
 
 from rushlight.utils import data, hooks
+
+__all__ = ["data", "hooks"]

@@ -88,9 +88,7 @@ def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     return clip_grad_norm_(*args, **kwargs)
 
 
-def clip_grad_value_(
-    parameters: Any, clip_value: float, foreach: bool | None = None
-) -> None:
+def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Bring every value of the gradients between plus and minus `clip_value`."""
     clip_value = float(clip_value)
     with rl.no_grad():

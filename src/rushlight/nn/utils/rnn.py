@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one batch: padded to the longest, or packed without gaps."""
+"""Sequences of different lengths in one batch: padded to the longest, or packed densely."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class _PackedFields(NamedTuple):
 class PackedSequence(_PackedFields):
     """The elements of several sequences, step by step, longest sequence first.
 
-    `batch_sizes` says how many sequences reach each step; `sorted_indices` is the order in which
-    the sequences were taken, `unsorted_indices` the way back.
+    `batch_sizes` says how many sequences reach each step; `sorted_indices` is the order in
+    which the sequences were taken, `unsorted_indices` the way back.
     """
 
     def __new__(
@@ -213,9 +213,7 @@ def unpad_sequence(
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Sequences of different lengths, packed."""
     lengths = rl.as_tensor([sequence.size(0) for sequence in sequences])
-    return pack_padded_sequence(
-        pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted
-    )
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:

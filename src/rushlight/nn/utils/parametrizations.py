@@ -1,0 +1,271 @@
+"""Ready parametrisations: weight norm, spectral norm, orthogonal matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rushlight as rl
+from rushlight.nn import functional as F
+from rushlight.nn.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from rushlight.nn.module import Module
+from rushlight.nn.utils.parametrize import register_parametrization
+from rushlight.tensor import Tensor
+
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
+
+
+def norm_except(tensor: Tensor, dim: int) -> Tensor:
+    """The norm over all dimensions but one, which keeps its place; over all for -1."""
+    if dim == -1:
+        return rl.linalg.vector_norm(tensor)
+    dim %= tensor.ndim
+    others = [d for d in range(tensor.ndim) if d != dim]
+    return rl.linalg.vector_norm(tensor, 2, others, True)
+
+
+def _check_tensor(module: Module, name: str) -> Tensor:
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    return weight
+
+
+class _WeightNorm(Module):
+    def __init__(self, dim: int | None = 0) -> None:
+        super().__init__()
+        self.dim = -1 if dim is None else dim
+
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
+        return weight_v * (weight_g / norm_except(weight_v, self.dim))
+
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        return norm_except(weight, self.dim), weight
+
+
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+    """Length and direction of a weight learned apart (Salimans and Kingma, 2016)."""
+    _check_tensor(module, name)
+    register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+
+    def translate(state_dict: Any, prefix: str, *rest: Any) -> None:
+        """Let checkpoints of the hook-based form load."""
+        old = [f"{prefix}{name}_{part}" for part in "gv"]
+        if all(key in state_dict for key in old):
+            for i, key in enumerate(old):
+                new = f"{prefix}parametrizations.{name}.original{i}"
+                state_dict[new] = state_dict.pop(key)
+
+    module._register_load_state_dict_pre_hook(translate)
+    return module
+
+
+def as_matrix(weight: Tensor, dim: int) -> Tensor:
+    """The weight with one dimension as rows and all others as columns."""
+    return (weight.movedim(dim, 0) if dim != 0 else weight).flatten(1)
+
+
+def default_dim(module: Module) -> int:
+    """Which dimension of a layer's weight counts its outputs."""
+    transposed = (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
+    return 1 if isinstance(module, transposed) else 0
+
+
+def power_iterate(
+    matrix: Tensor, u: Tensor, v: Tensor, count: int, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Better estimates of the first pair of singular vectors."""
+    for _ in range(count):
+        u = F.normalize(rl.mv(matrix, v), dim=0, eps=eps)
+        v = F.normalize(rl.mv(matrix.mH, u), dim=0, eps=eps)
+    return u, v
+
+
+class _SpectralNorm(Module):
+    def __init__(
+        self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
+    ) -> None:
+        super().__init__()
+        if not -weight.ndim <= dim < weight.ndim:
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [-{weight.ndim}, "
+                f"{weight.ndim - 1}] but got {dim})"
+            )
+        if n_power_iterations <= 0:
+            raise ValueError(
+                "Expected n_power_iterations to be positive, but got "
+                f"n_power_iterations={n_power_iterations}"
+            )
+        self.dim = dim % weight.ndim
+        self.eps = eps
+        if weight.ndim == 1:
+            return
+        self.n_power_iterations = n_power_iterations
+        with rl.no_grad():
+            matrix = as_matrix(weight, self.dim)
+            rows, columns = matrix.size()
+            u = F.normalize(matrix.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
+            v = F.normalize(matrix.new_empty(columns).normal_(0, 1), dim=0, eps=eps)
+            u, v = power_iterate(matrix, u, v, 15, eps)
+        self.register_buffer("_u", u)
+        self.register_buffer("_v", v)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        if weight.ndim == 1:
+            return F.normalize(weight, dim=0, eps=self.eps)
+        matrix = as_matrix(weight, self.dim)
+        if self.training:
+            with rl.no_grad():
+                found = power_iterate(
+                    matrix, self._u, self._v, self.n_power_iterations, self.eps
+                )
+                self._u.copy_(found[0])
+                self._v.copy_(found[1])
+        u, v = self._u.clone(), self._v.clone()  # backward keeps them; the next call writes
+        return weight / rl.vdot(u, rl.mv(matrix, v))
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        return value
+
+
+def spectral_norm(
+    module: Module,
+    name: str = "weight",
+    n_power_iterations: int = 1,
+    eps: float = 1e-12,
+    dim: int | None = None,
+) -> Module:
+    """A weight divided by its largest singular value (Miyato et al., 2018)."""
+    weight = _check_tensor(module, name)
+    dim = default_dim(module) if dim is None else dim
+    parametrization = _SpectralNorm(weight, n_power_iterations, dim, eps)
+    return register_parametrization(module, name, parametrization)
+
+
+class _Orthogonal(Module):
+    """A matrix with orthonormal rows or columns, as a function of one without constraint.
+
+    With `base`, the map is taken around that matrix, so that any orthogonal matrix can be set.
+    """
+
+    base: Tensor
+
+    def __init__(self, weight: Tensor, kind: str, use_trivialization: bool = True) -> None:
+        super().__init__()
+        if weight.is_complex() and kind == "householder":
+            raise ValueError(
+                "The householder parametrization does not support complex tensors."
+            )
+        self.shape = weight.shape
+        self.kind = kind
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def forward(self, X: Tensor) -> Tensor:
+        is_wide = X.size(-2) < X.size(-1)
+        X = X.mT if is_wide else X
+        rows, columns = X.size(-2), X.size(-1)
+        if self.kind == "householder":
+            Q = _householder(X)
+        else:
+            X = X.tril()
+            if rows != columns:
+                zeros = X.new_zeros((*X.shape[:-2], rows, rows - columns))
+                X = rl.cat([X, zeros], dim=-1)
+            Q = _rotation(X - X.mH, self.kind)
+            Q = Q[..., :columns] if rows != columns else Q
+        if self._has_base():
+            Q = self.base @ Q
+        return Q.mT if is_wide else Q
+
+    def _has_base(self) -> bool:
+        return getattr(self, "base", None) is not None
+
+    def right_inverse(self, Q: Tensor) -> Tensor:
+        if Q.shape != self.shape:
+            raise ValueError(
+                f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of "
+                f"shape {Q.shape}."
+            )
+        start = Q
+        is_wide = Q.size(-2) < Q.size(-1)
+        Q = Q.mT if is_wide else Q
+        if "base" not in self._buffers:
+            if self.kind in ("matrix_exp", "cayley"):
+                raise NotImplementedError(
+                    "It is not possible to assign to the matrix exponential or the Cayley "
+                    "parametrizations when use_trivialization=False."
+                )
+            A = _reflectors(Q)
+            return A.mT if is_wide else A
+        rows, columns = Q.size(-2), Q.size(-1)
+        if rows != columns:
+            extra = Q.new_empty((*Q.shape[:-2], rows, rows - columns)).normal_()
+            Q = _orthonormalized(rl.cat([Q, extra], dim=-1))
+        else:
+            Q = Q.clone() if _is_orthogonal(Q) else _orthonormalized(Q)
+        self.base = Q
+        identity = rl.zeros_like(start)
+        identity.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+        return identity
+
+
+def _householder(X: Tensor) -> Tensor:
+    A = X.tril(diagonal=-1)
+    tau = 2.0 / (1.0 + (A * A).sum(dim=-2))
+    signs = X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+    return rl.linalg.householder_product(A, tau) * signs
+
+
+def _rotation(A: Tensor, kind: str) -> Tensor:
+    """The orthogonal matrix of a skew-symmetric one."""
+    if kind == "matrix_exp":
+        return rl.matrix_exp(A)
+    identity = rl.eye(A.size(-1), dtype=A.dtype, device=A.device)
+    left, right = identity.sub(A, alpha=0.5), identity.add(A, alpha=0.5)
+    return rl.linalg.solve(left, right)
+
+
+def _reflectors(Q: Tensor) -> Tensor:
+    """The reflections whose product is `Q`, with its signs on the diagonal."""
+    A, tau = rl.geqrf(Q)
+    diagonal = A.diagonal(dim1=-2, dim2=-1)
+    diagonal.sign_()
+    diagonal.mul_(rl.where(tau == 0.0, -1.0, 1.0).to(A.dtype))
+    return A
+
+
+def _orthonormalized(matrix: Tensor) -> Tensor:
+    q, r = rl.linalg.qr(matrix)
+    return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+
+
+def _is_orthogonal(Q: Tensor) -> bool:
+    size = Q.size(-1)
+    identity = rl.eye(size, dtype=Q.dtype, device=Q.device)
+    tolerance = 10.0 * size * rl.finfo(Q.dtype).eps
+    return bool(((Q.mH @ Q - identity).abs() <= tolerance).all())
+
+
+def orthogonal(
+    module: Module,
+    name: str = "weight",
+    orthogonal_map: str | None = None,
+    *,
+    use_trivialization: bool = True,
+) -> Module:
+    """A weight whose rows or columns stay orthonormal (Lezcano-Casado, 2019)."""
+    weight = _check_tensor(module, name)
+    if weight.ndim < 2:
+        raise ValueError(
+            f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
+        )
+    if orthogonal_map is None:
+        square = weight.size(-2) == weight.size(-1) or weight.is_complex()
+        orthogonal_map = "matrix_exp" if square else "householder"
+    if orthogonal_map not in ("matrix_exp", "cayley", "householder"):
+        raise ValueError(
+            'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
+            f"Got: {orthogonal_map}"
+        )
+    parametrization = _Orthogonal(weight, orthogonal_map, use_trivialization)
+    return register_parametrization(module, name, parametrization, unsafe=True)
