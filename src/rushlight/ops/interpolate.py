@@ -375,8 +375,10 @@ def _pad_table(size: int, low: int, high: int, mode: str) -> Any:
     at = np.arange(-low, size + high)
     if mode == "replicate":
         place = np.clip(at, 0, size - 1)
-    elif mode == "circular":
-        place = at % size
+    elif mode == "circular":  # around what is left after negative pads have cropped
+        cut = max(-low, 0)
+        left = size - cut - max(-high, 0)
+        place = np.arange(-max(low, 0), left + max(high, 0)) % left + cut
     else:  # reflect: the edge itself is not repeated
         place = np.abs(at)
         place = size - 1 - np.abs(size - 1 - place)
