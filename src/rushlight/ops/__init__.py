@@ -7,7 +7,8 @@ out go types, gradients or primitives. This room never touches memory, kernels o
 FAMILIES = (
     "elementwise", "arithmetic", "comparison", "selection", "bitwise", "rounding", "transcendental",
     "activation", "creation", "reduce", "scan", "statistics", "contract", "movement", "softmax",
-    "embedding", "cross_entropy", "norm", "dropout", "attention",
+    "embedding", "cross_entropy", "norm", "dropout", "attention", "windows", "conv", "pool",
+    "interpolate",
 )  # fmt: skip
 
 
