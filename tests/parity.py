@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any  # both libraries' tensors
 
@@ -57,7 +58,9 @@ def flat(results: Any) -> list[Any]:
 
 def check(name: str, *args: Any, grad: bool = True, second: bool = True, **kwargs: Any) -> None:
     """Compare values, gradients (fixed random cotangents) and gradients of gradients."""
-    outcomes = [_run(library, name, args, kwargs, grad, second) for library in (torch, rushlight)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, about deprecated forms that are tested here
+        outcomes = [_run(lib, name, args, kwargs, grad, second) for lib in (torch, rushlight)]
     expected, found = outcomes
     assert len(expected) == len(found), (name, len(expected), len(found))
     for label, ours in zip(expected, found, strict=True):

@@ -364,7 +364,9 @@ def lerp(input: Any, end: Any, weight: Any) -> Any:
 
 def _check_same(op: str, first: Any, **others: Any) -> None:
     for name, x in others.items():
-        if hasattr(x, "_storage") and x.dtype is not first.dtype:
+        if not hasattr(x, "_storage") or x._storage.value.type.weak:
+            continue  # a number
+        if x.dtype is not first.dtype:
             raise RuntimeError(
                 f"{op}: expected dtype {first.dtype!r} for `{name}` but got dtype {x.dtype!r}"
             )
