@@ -1,9 +1,12 @@
-"""Contraction kernels against NumPy in float64: shapes, views, dtypes, epilogues, and equal bits whatever the tiling."""
+"""Contraction kernels against NumPy in float64: shapes, views, dtypes, epilogues, and equal
+bits whatever the tiling.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -11,8 +14,8 @@ import numpy as np
 import pytest
 
 from rushlight.loops.contract import Epilogue, Operand, plan_contraction
-from rushlight.loops.text import declaration
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
+from rushlight.loops.text import declaration
 
 # ---- a driver: compile a launch's kernel, call it on NumPy memory ----
 
@@ -55,7 +58,9 @@ def _entry(source: KernelSource, target: str):
 
 
 def prepare(launch: Launch, addresses: list[int], target: str):
-    """A function of (begin, end) that runs some chunks of a launch on memory at these addresses."""
+    """A function of (begin, end) that runs some chunks of a launch on memory at these
+    addresses.
+    """
     entry, _ = _entry(launch.source, target)
     slots = [addresses[ref.buffer] + ref.offset for ref in launch.pointers]
     slots += [table.ctypes.data for table in launch.tables]
@@ -98,12 +103,15 @@ def as_operand(number: int, array: np.ndarray, dtype: str, batch: int, rows: int
 
 
 def contract(
-    a: np.ndarray, b: np.ndarray, counts=(0, 1, 1, 1), *, target=None, cut=None, out=None, epilogue=None,
+    a: np.ndarray, b: np.ndarray, counts=(0, 1, 1, 1), *, target=None, cut=None, out=None,
+    epilogue=None,
     extra=(), dtype=None, out_dtype=None, workers=1,
 ) -> np.ndarray:  # fmt: skip
-    """Contract a (batch, m, k) with b (batch, k, n), where each stands for counts of dimensions."""
+    """Contract a (batch, m, k) with b (batch, k, n), where each stands for counts of
+    dimensions.
+    """
     target = target or host_targets()[0]
-    nb, nm, nn, nk = counts
+    nb, nm, _, nk = counts
     batch, m, k, n = a.shape[:nb], a.shape[nb : nb + nm], a.shape[nb + nm :], b.shape[nb + nk :]
     dtype = dtype or a.dtype.name
     if out is None:
@@ -219,6 +227,16 @@ def test_composite_dimensions_follow_einsum():
 
 
 @pytest.mark.parametrize("target", host_targets())
+@pytest.mark.parametrize("row", [4, 8, 16, 32])
+def test_rows_and_columns_in_short_runs(row, target):
+    a = rand(50, 9, row + 3)[:, :, :row].transpose(1, 2, 0)  # (m m) k
+    b = rand(50, 7, row + 5, seed=1)[:, :, :row]  # k (n n)
+    got = contract(a, b, (0, 2, 2, 1), target=target)
+    want = np.einsum("abk,kcd->abcd", a.astype("float64"), b.astype("float64"))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", host_targets())
 @pytest.mark.parametrize("size,channels", [(16, 5), (8, 19), (4, 6), (7, 6), (6, 33)])
 def test_convolution_and_its_weight_gradient(size, channels, target):
     x, w = rand(3, channels, size + 2, size + 2), rand(14, channels, 3, 3, seed=1)
@@ -278,6 +296,28 @@ def test_sums_are_fma_in_order_within_blocks():
     assert contract(ones, small)[0, 0] == np.float32(1 + 44 * 2.0**-24)
 
 
+def test_bits_do_not_depend_on_threads_or_table_limit(monkeypatch):
+    a, b = rand(6, 9, 70, 40).transpose(0, 2, 1, 3), rand(9, 40, 64, 3, seed=1)
+    a, b = a[:, :, 0], b[0].transpose(0, 2, 1)  # (m m) k, k (n n)
+    want = contract(a, b, (0, 2, 2, 1))
+    np.testing.assert_allclose(want, np.einsum("abk,kcd->abcd", a, b), rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr("rushlight.loops.contract.LARGEST_TABLE", 16)
+    assert np.array_equal(want, contract(a, b, (0, 2, 2, 1)))
+    a, b, out = rand(600, 300), rand(300, 700, seed=1), np.empty((600, 700), "float32")
+    (launch,) = plan_contraction(
+        (), (600,), (700,), (300,), as_operand(0, a, "float32", 0, 1),
+        as_operand(1, b, "float32", 0, 1), as_operand(2, out, "float32", 0, 1), workers=4,
+        target=host_targets()[0],
+    )  # fmt: skip
+    memory = [array.ctypes.data for array in (a, b, out)]
+    with ThreadPoolExecutor(3) as pool:
+        cuts = [launch.chunks * part // 3 for part in range(4)]
+        calls = [prepare(launch, memory, host_targets()[0]) for _ in range(3)]
+        list(pool.map(lambda call, begin, end: call(begin, end), calls, cuts, cuts[1:]))
+    assert launch.chunks > 3
+    assert np.array_equal(out, contract(a, b))
+
+
 # ---- epilogues ----
 
 
@@ -330,10 +370,27 @@ def test_epilogue_may_return_another_dtype_and_ask_for_offsets():
     a, b, out = rand(7, 20), rand(20, 41, seed=1), np.full((7, 41), 9, "uint8")
     operand = Operand(BufferRef(3), "float32", (), (41,), (1,))
     contract(
-        a, b, out=out, out_dtype="bool", epilogue=Epilogue("parity", parity, (operand,), "bool"),
-        extra=(a,), dtype="float32",
+        a, b, out=out, out_dtype="bool", dtype="float32",
+        epilogue=Epilogue("parity", parity, (operand,), "bool"),
+        extra=(a,),
     )  # fmt: skip
     assert np.array_equal(out, np.arange(7 * 41, dtype="uint8").reshape(7, 41) & 1)
+
+
+def test_epilogue_may_make_blocks():
+    def count(k, value: str) -> str:
+        first = k.let(f"extractelement <16 x float> {value}, i32 0")
+        low = k.let(f"fcmp olt float {first}, 0.0")
+        tag = k.name()[1:]
+        k.line(f"br i1 {low}, label %low{tag}, label %join{tag}")
+        k.text.label(f"low{tag}")
+        k.line(f"br label %join{tag}")
+        k.text.label(f"join{tag}")
+        return k.let(f"fneg <16 x float> {value}")
+
+    a, b = rand(9, 20), rand(20, 70, seed=1)
+    got = contract(a, b, epilogue=Epilogue("count", count))
+    assert np.array_equal(got, -contract(a, b))
 
 
 # ---- costs ----
@@ -349,3 +406,54 @@ def test_new_sizes_reuse_kernels():
         )  # fmt: skip
         names |= {launch.source.name for launch in launches}
     assert len(names) <= 4
+
+
+# ---- everything at once ----
+
+
+def random_view(random: np.random.Generator, shape: list[int], dtype: str) -> np.ndarray:
+    """Values in memory laid out anyhow: permuted, sliced, reversed and expanded dimensions."""
+    order = random.permutation(len(shape))
+    pads = random.integers(0, 2, len(shape)) * random.integers(0, 4, len(shape))
+    steps = random.choice([1, 1, 1, 2, -1], len(shape))
+    sizes = [shape[axis] * abs(steps[axis]) + pads[axis] for axis in order]
+    memory = random.integers(-8, 8, sizes).astype(dtype).transpose(np.argsort(order))
+    cuts = [slice(None, None, int(step)) for step in steps]
+    view = memory[tuple(cuts)][tuple(slice(size) for size in shape)]
+    for axis in range(len(shape)):
+        if random.random() < 0.1:
+            one = view[(slice(None),) * axis + (slice(1),)]
+            view = np.broadcast_to(one, view.shape)
+    return view
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_contractions(seed):
+    """Small integers, so that every sum is exact whatever its order."""
+    random = np.random.default_rng(seed)
+    counts = [int(random.integers(0, 3))] + [int(random.integers(1, 4)) for _ in range(3)]
+    most = [4, 40, 60, 400]
+    sizes = []
+    for count, limit in zip(counts, most, strict=True):
+        side = max(2, int(limit ** (1 / max(count, 1)) * 1.7))
+        sizes.append([int(random.integers(1, side + 1)) for _ in range(count)])
+        if count and random.random() < 0.5:
+            sizes[-1][-1] = int(random.choice([4, 8, 16, 32]))
+    b, m, n, k = sizes
+    dtype = str(random.choice(["float32", "float64", "int32", "float32"]))
+    left = random_view(random, b + m + k, dtype)
+    right = random_view(random, b + k + n, dtype)
+    out = random_view(random, b + m + n, dtype)
+    out = out.copy() if 0 in strides(out) else out
+    target = str(random.choice(host_targets()))
+    got = contract(
+        left, right, tuple(counts), target=target, out=out, workers=int(random.choice([1, 4])),
+        cut=int(random.choice([1, 3])),
+    )  # fmt: skip
+    letters = "abcdefghijklmnop"
+    names = [letters[4 * place : 4 * place + len(dims)] for place, dims in enumerate(sizes)]
+    rule = (
+        f"{names[0]}{names[1]}{names[3]},{names[0]}{names[3]}{names[2]}->{''.join(names[:3])}"
+    )
+    want = np.einsum(rule, left.astype("int64"), right.astype("int64"), optimize=True)
+    assert np.array_equal(got, want), (rule, sizes, dtype, target)

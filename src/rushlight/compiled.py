@@ -18,6 +18,13 @@ from rushlight.codegen.module import Kernels
 from rushlight.ir.builder import Builder
 from rushlight.ir.node import Node, view_of
 from rushlight.loops import functions, interpret
+from rushlight.loops.attention import (
+    AttentionShape,
+    Mask,
+    Strided,
+    plan_attention_backward,
+    plan_attention_forward,
+)
 from rushlight.loops.contract import Operand, plan_contraction
 from rushlight.loops.epilogue import EpilogueKernel, split_dims
 from rushlight.loops.group import GroupKernel
@@ -31,6 +38,7 @@ from rushlight.schedule.fuse import Fusion, Root, Unit
 from rushlight.schedule.memory import nbytes_of, padded, plan_memory
 from rushlight.schedule.reading import Reader, refine
 
+MANY_RESULTS = ("host", "attention", "attention_grad")
 ERRORS, NUMBERS, ARENA, FIRST = 0, 1, 2, 3
 kernels = Kernels(functions.resolve)
 
@@ -130,7 +138,8 @@ class CompiledGraph:
 
     def _give_homes(self, written: dict[int, int]) -> None:
         """A node of its own for each result; copies where two results share one, or where
-        writing a leaf's memory at once would destroy what is still to be read."""
+        writing a leaf's memory at once would destroy what is still to be read.
+        """
         taken: set[Node] = set()
         for index, node in enumerate(self.results):
             unsafe = index in written and not self._can_overwrite(node, written[index])
@@ -141,7 +150,11 @@ class CompiledGraph:
 
     def _can_overwrite(self, node: Node, leaf: int) -> bool:
         makers = [u for u in self.units if node in u.writes]
-        if len(makers) != 1 or makers[0].single is not None or makers[0].epilogue_of is not None:
+        if (
+            len(makers) != 1
+            or makers[0].single is not None
+            or makers[0].epilogue_of is not None
+        ):
             return False
         maker = makers[0]
         for unit in self.units:
@@ -186,6 +199,8 @@ class CompiledGraph:
             self._add_group(unit)
         elif unit.single.op == "contract":
             self._add_contraction(unit.single)
+        elif unit.single.op in ("attention", "attention_grad"):
+            self._add_attention(unit.single)
         else:
             self._add_host(unit.single, at)
         if len(self.checks) > before and self.has_writes:
@@ -224,7 +239,12 @@ class CompiledGraph:
     def _add_group(self, unit: Unit) -> None:
         kernel = GroupKernel(unit, self.stored)
         made = launches(
-            kernel, self._place_of, self._number_of, self._check_of, BufferRef(ERRORS), self._temporary
+            kernel,
+            self._place_of,
+            self._number_of,
+            self._check_of,
+            BufferRef(ERRORS),
+            self._temporary,
         )
         self.items.extend(made)
 
@@ -271,7 +291,9 @@ class CompiledGraph:
             )
         )  # fmt: skip
 
-    def _operand(self, node: Node, view: views.View, nb: int, middle: int, swap: bool) -> Operand:
+    def _operand(
+        self, node: Node, view: views.View, nb: int, middle: int, swap: bool
+    ) -> Operand:
         base = self.place[node]
         place = BufferRef(base.buffer, base.offset + view.offset * node.dtype.itemsize)
         s = view.strides
@@ -291,7 +313,9 @@ class CompiledGraph:
                     made = interpret._RULES[node.op](node, *arrays)
             except interpret.IndexOutOfRange:
                 raise CheckFailed(node, at) from None
-            for target, array in zip(outputs, made if node.op == "host" else [made], strict=True):
+            for target, array in zip(
+                outputs, made if node.op in MANY_RESULTS else [made], strict=True
+            ):
                 if target is not None:
                     _store(table, self.place[target], target, array)
 
@@ -299,19 +323,61 @@ class CompiledGraph:
 
     def _outputs_of(self, node: Node) -> list[Node | None]:
         """The stored nodes for each result of a node (None where nobody wants one)."""
-        if node.op != "host":
+        if node.op not in MANY_RESULTS:
             return [node]
-        found: list[Node | None] = [None] * len(node.attrs[2])
+        found: list[Node | None] = [None] * len(interpret.results_of(node))
         for other in self.place:
             if other.op == "item" and other.args[0][0] is node:
                 found[other.attrs[0]] = other
         return found
 
+    def _add_attention(self, node: Node) -> None:
+        scale, is_causal, outputs = node.attrs
+        operands = [self._strided(n, view_of((n, v))) for n, v in node.args]
+        results = []
+        for target, (shape, kind) in zip(self._outputs_of(node), outputs, strict=True):
+            if target is None:
+                place = self._temporary(views.numel(shape) * kind.itemsize)
+            else:
+                place = self.place[target]
+            results.append((place, views.contiguous_strides(shape)))
+        inputs = operands if node.op == "attention" else operands[3:]
+        q, key, value = (view_of(a) for a in node.args[len(node.args) - len(inputs) :][:3])
+        shape = AttentionShape(
+            *q.shape[:2], key.shape[1], q.shape[2], key.shape[2], q.shape[3], value.shape[3]
+        )
+        mask = None
+        if len(inputs) == 4:
+            mask = Mask(inputs[3], node.args[-1][0].dtype.name)
+        common: dict[str, Any] = {
+            "shape": shape, "dtype": node.args[-1 if mask is None else -2][0].dtype.name,
+            "q": inputs[0], "k": inputs[1], "v": inputs[2], "mask": mask,
+            "causal": is_causal, "scale": scale, "target": kernels.target.kind,
+        }  # fmt: skip
+        if node.op == "attention":
+            (out, strides), (lse, _) = results
+            made = plan_attention_forward(out=Strided(out, strides), lse=lse, **common)
+        else:
+            g, out_operand, lse_operand = operands[:3]
+            dq, dk, dv = (Strided(p, s) for p, s in results)
+            made = plan_attention_backward(
+                out=out_operand, lse=lse_operand.place, dout=g, dq=dq, dk=dk, dv=dv, **common
+            )
+        self.items.extend(made)
+
+    def _strided(self, node: Node, view: views.View) -> Strided:
+        base = self.place[node]
+        place = BufferRef(base.buffer, base.offset + view.offset * node.dtype.itemsize)
+        return Strided(place, view.strides)  # type: ignore[arg-type]
+
     # -- running ---------------------------------------------------------------------------------
 
-    def run(self, leaf_addresses: Sequence[int], numbers: Sequence[Any], own: Sequence[int]) -> None:
+    def run(
+        self, leaf_addresses: Sequence[int], numbers: Sequence[Any], own: Sequence[int]
+    ) -> None:
         """Run once: addresses in the order of `leaves`, values of `numbers`, addresses of the
-        results in the order of `own`."""
+        results in the order of `own`.
+        """
         table = self.table
         at = FIRST
         for address in itertools.chain(leaf_addresses, own):
@@ -360,5 +426,3 @@ def _store(table: Sequence[int], place: BufferRef, node: Node, array: Any) -> No
         stored[...] = (bits >> 16).reshape(node.shape)
     else:
         stored[...] = np.asarray(array).reshape(node.shape)
-
-

@@ -54,7 +54,9 @@ def set_default_dtype(d: dtype) -> None:
     if not isinstance(d, dtype):
         raise TypeError(f"invalid dtype object: {d!r}")
     if d not in (float16, float32, float64) and not d.is_floating_point:
-        raise TypeError(f"only floating-point types are supported as the default type, got {d!r}")
+        raise TypeError(
+            f"only floating-point types are supported as the default type, got {d!r}"
+        )
     process.default_dtype = d
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 _KNOWN = ("cpu", "cuda", "mps", "meta", "xpu", "xla", "hpu", "mtia")
 
 
-class device:  # noqa: N801 - PyTorch's name
+class device:
     """A device by type and optional index: `device("cpu")`, `device("cuda", 0)`.
 
     Naming a device is harmless; placing data on one that this build lacks raises.
@@ -21,7 +21,9 @@ class device:  # noqa: N801 - PyTorch's name
             self.type, self.index = "cuda", type
             return
         if not isinstance(type, str):
-            raise TypeError(f"device: argument 'type' must be str, not {type.__class__.__name__}")
+            raise TypeError(
+                f"device: argument 'type' must be str, not {type.__class__.__name__}"
+            )
         name, _, number = type.partition(":")
         if name not in _KNOWN:
             raise RuntimeError(

@@ -18,7 +18,7 @@ class Category(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class dtype:  # noqa: N801 - PyTorch's name
+class dtype:
     """One element type. Compared by identity; there is one object for each type."""
 
     name: str
@@ -195,7 +195,7 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     return from_.category <= to.category
 
 
-class finfo:  # noqa: N801 - PyTorch's name
+class finfo:
     """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
 
     def __init__(self, type: dtype | None = None) -> None:
@@ -225,7 +225,7 @@ class finfo:  # noqa: N801 - PyTorch's name
         )
 
 
-class iinfo:  # noqa: N801 - PyTorch's name
+class iinfo:
     """Limits of an integer dtype: bits, max, min."""
 
     def __init__(self, type: dtype) -> None:

@@ -33,7 +33,9 @@ def repeated_dim(op: str, dim: int) -> RuntimeError:
     return RuntimeError(f"{op}: dim {dim} appears multiple times in the list of dims")
 
 
-def bad_view(op: str, shape: Sequence[int], strides: Sequence[int], to: Sequence[int]) -> RuntimeError:
+def bad_view(
+    op: str, shape: Sequence[int], strides: Sequence[int], to: Sequence[int]
+) -> RuntimeError:
     return RuntimeError(
         f"{op}: view size {shape_text(to)} is not compatible with input tensor's size "
         f"{shape_text(shape)} and stride {shape_text(strides)} (at least one dimension spans "
@@ -69,6 +71,14 @@ def cannot_multiply(
 
 def wrong_dtype(op: str, got: object, wanted: str) -> RuntimeError:
     return RuntimeError(f'{op}: "{op}" not implemented for {got!r}: expected {wanted}')
+
+
+def not_implemented_for(op: str, got: object, wanted: str) -> NotImplementedError:
+    return NotImplementedError(f'{op}: "{op}" not implemented for {got!r}: expected {wanted}')
+
+
+def not_a_tensor(op: str, name: str, got: object) -> TypeError:
+    return TypeError(f"{op}(): argument '{name}' must be Tensor, not {type(got).__name__}")
 
 
 def mixed_dtypes(op: str, first: object, second: object) -> RuntimeError:
@@ -119,7 +129,9 @@ def grad_not_scalar(shape: Sequence[int]) -> RuntimeError:
 
 
 def no_grad_fn() -> RuntimeError:
-    return RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+    return RuntimeError(
+        "element 0 of tensors does not require grad and does not have a grad_fn"
+    )
 
 
 def graph_freed(op: str) -> RuntimeError:

@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any  # buffers and traces
 
@@ -26,7 +30,8 @@ from rushlight.trace.value import Storage, Value
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a flush must produce, as positions: new results, results written into the memory of
-    a leaf (position, leaf), and leaves to be copied before their memory is overwritten."""
+    a leaf (position, leaf), and leaves to be copied before their memory is overwritten.
+    """
 
     fresh: tuple[int, ...]
     written: tuple[tuple[int, int], ...]
@@ -54,10 +59,40 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
             edge.programs = {}
         edge.programs[request] = program
     try:
-        program.run(trace, targets)
-    except BaseException as error:
+        with _uninterrupted():
+            program.run(trace, targets)
+    except Exception as error:
         _spoil(targets, error)
+        _restore(trace)
         raise
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back an interrupt (SIGINT) until results are in place, so that no step is half done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_INTERRUPT = {signal.SIGINT}
+
+
+def _restore(trace: Trace) -> None:
+    """After a failed flush, storages that were to be written keep the contents they had."""
+    for storage_ref, old_ref, _ in trace.mutated:
+        storage: Storage | None = storage_ref()
+        if storage is not None and storage.value.buffer is None:
+            old = old_ref()
+            if old is None or old.buffer is not storage.buffer:
+                old = Value(storage.value.type, storage.buffer)
+                old.claimed = True
+            storage.value = old
 
 
 @dataclass(slots=True)
@@ -193,7 +228,9 @@ class NativeProgram:
     def __init__(self, lowered: Lowered, request: Request) -> None:
         fresh = len(request.fresh)
         written = {fresh + i: leaf for i, (_, leaf) in enumerate(request.written)}
-        results = [lowered.results[p] for p in request.fresh + tuple(p for p, _ in request.written)]
+        results = [
+            lowered.results[p] for p in request.fresh + tuple(p for p, _ in request.written)
+        ]
         self.graph = CompiledGraph(lowered.k, results, written)
         self.leaves = [lowered.leaves[p] for p in self.graph.leaves]
         self.numbers = [lowered.numbers[n.attrs[0]] for n in self.graph.numbers]
@@ -249,7 +286,9 @@ class ReferenceProgram:
             arrays = interpret.evaluate(nodes, inputs)
         except interpret.IndexOutOfRange as found:
             origin = found.node.origin
-            raise errors.index_out_of_range(origin.op.name, origin.where, origin.label) from None
+            raise errors.index_out_of_range(
+                origin.op.name, origin.where, origin.label
+            ) from None
         results = dict(zip(lowered.results, arrays, strict=True))
         _keep(targets)
         for value in targets.fresh:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any  # the API takes numbers, nested lists, arrays
+from typing import TYPE_CHECKING, Any  # the API takes numbers, nested lists, arrays
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from rushlight import dtype as dt
 from rushlight.autograd import engine
 from rushlight.device import CPU, check_usable, device
 from rushlight.dtype import dtype
-from rushlight.ops import contract, creation, elementwise
+from rushlight.ops import arithmetic, bitwise, comparison, contract, creation, selection
 from rushlight.ops.registry import OPS, TensorType
 from rushlight.runtime import buffers
-from rushlight.trace import record as tracing
 from rushlight.trace.record import hooks, local, make_tensor, set_view
 from rushlight.trace.tape import Accumulate, Node, RemovableHandle
 from rushlight.trace.value import Storage, Value
@@ -84,6 +83,10 @@ class Tensor:
         if cls is Tensor and (args or kwargs):
             return _legacy_tensor(*args, **kwargs)
         return object.__new__(cls)
+
+    if TYPE_CHECKING:  # the operations that `surface.py` binds
+
+        def __getattr__(self, name: str) -> Any: ...
 
     # -- metadata --------------------------------------------------------------------------------
 
@@ -296,7 +299,9 @@ class Tensor:
         """Call `hook(grad)` when the gradient of this tensor is known; it may return another."""
         node = current_node(self)
         if node is None:
-            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+            raise RuntimeError(
+                "cannot register a hook on a tensor that doesn't require gradient"
+            )
         if node.prehooks is None:
             node.prehooks = {}
         node.touch()
@@ -305,7 +310,9 @@ class Tensor:
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Any:
         """Call `hook(tensor)` after its `.grad` was accumulated (leaves only)."""
         if not isinstance(self._node, Accumulate):
-            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+            raise RuntimeError(
+                "post accumulate grad hooks cannot be registered on non-leaf tensors"
+            )
         if self._node.accumulate_hooks is None:
             self._node.accumulate_hooks = {}
         self._node.touch()
@@ -402,7 +409,9 @@ class Tensor:
 
     def __index__(self) -> int:
         if self.numel() != 1 or not self.dtype.is_integral:
-            raise TypeError("only integer tensors of a single element can be converted to an index")
+            raise TypeError(
+                "only integer tensors of a single element can be converted to an index"
+            )
         return int(self.item())
 
     def __len__(self) -> int:
@@ -459,73 +468,151 @@ class Tensor:
 
         return serialization.reduce_tensor(self)
 
-    # -- arithmetic ------------------------------------------------------------------------------
+    # -- operators -------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Tensor:
-        return _binary(elementwise.ADD, self, other)
+        return _binary(arithmetic.ADD, self, other)
 
     def __radd__(self, other: Any) -> Tensor:
-        return _binary(elementwise.ADD, other, self)
+        return _binary(arithmetic.ADD, other, self)
 
     def __sub__(self, other: Any) -> Tensor:
-        return _binary(elementwise.SUB, self, other)
+        return _binary(arithmetic.SUB, self, other)
 
     def __rsub__(self, other: Any) -> Tensor:
-        return _binary(elementwise.SUB, other, self)
+        return _binary(arithmetic.SUB, other, self)
 
     def __mul__(self, other: Any) -> Tensor:
-        return _binary(elementwise.MUL, self, other)
+        return _binary(arithmetic.MUL, self, other)
 
     def __rmul__(self, other: Any) -> Tensor:
-        return _binary(elementwise.MUL, other, self)
+        return _binary(arithmetic.MUL, other, self)
 
     def __truediv__(self, other: Any) -> Tensor:
-        return _binary(elementwise.DIV, self, other)
+        return _binary(arithmetic.DIV, self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
-        return _binary(elementwise.DIV, other, self)
+        return _binary(arithmetic.DIV, other, self)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.floor_divide, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.floor_divide, other, self)
+
+    def __mod__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.remainder, self, other)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.remainder, other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.pow, self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return _binary(arithmetic.pow, other, self)
 
     def __matmul__(self, other: Any) -> Tensor:
         if not isinstance(other, Tensor):
             return NotImplemented
         return contract.matmul(self, other)  # type: ignore[no-any-return]
 
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _binary(contract.matmul, other, self)
+
     def __neg__(self) -> Tensor:
-        return elementwise.NEG(self)  # type: ignore[no-any-return]
+        return arithmetic.NEG(self)  # type: ignore[no-any-return]
 
     def __pos__(self) -> Tensor:
-        return self
+        return arithmetic.positive(self)  # type: ignore[no-any-return]
+
+    def __abs__(self) -> Tensor:
+        return selection.ABS(self)  # type: ignore[no-any-return]
+
+    def __invert__(self) -> Tensor:
+        return bitwise.BITWISE_NOT(self)  # type: ignore[no-any-return]
+
+    def __and__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_AND, self, other)
+
+    def __rand__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_AND, other, self)
+
+    def __or__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_OR, self, other)
+
+    def __ror__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_OR, other, self)
+
+    def __xor__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_XOR, self, other)
+
+    def __rxor__(self, other: Any) -> Tensor:
+        return _binary(bitwise.BITWISE_XOR, other, self)
+
+    def __lshift__(self, other: Any) -> Tensor:
+        return _binary(bitwise.SHIFT_LEFT, self, other)
+
+    def __rlshift__(self, other: Any) -> Tensor:
+        return _binary(bitwise.SHIFT_LEFT, other, self)
+
+    def __rshift__(self, other: Any) -> Tensor:
+        return _binary(bitwise.SHIFT_RIGHT, self, other)
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return _binary(bitwise.SHIFT_RIGHT, other, self)
 
     def __lt__(self, other: Any) -> Tensor:
-        return _binary(elementwise.LT, self, other)
+        return _binary(comparison.LT, self, other)
 
     def __le__(self, other: Any) -> Tensor:
-        return _binary(elementwise.LE, self, other)
+        return _binary(comparison.LE, self, other)
 
     def __gt__(self, other: Any) -> Tensor:
-        return _binary(elementwise.GT, self, other)
+        return _binary(comparison.GT, self, other)
 
     def __ge__(self, other: Any) -> Tensor:
-        return _binary(elementwise.GE, self, other)
+        return _binary(comparison.GE, self, other)
 
     def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return _binary(elementwise.EQ, self, other)
+        return _binary(comparison.EQ, self, other)
 
     def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return _binary(elementwise.NE, self, other)
+        return _binary(comparison.NE, self, other)
+
+
+def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tensor]:
+    """`x += y` is `x.add_(y)`: every alias of x sees it."""
+
+    def operator(self: Tensor, other: Any) -> Tensor:
+        if not isinstance(other, _OPERANDS) and not isinstance(other, np.ndarray):
+            return NotImplemented
+        return getattr(self, method)(as_operand(other))  # type: ignore[no-any-return]
+
+    operator.__name__ = operator.__qualname__ = symbol
+    return operator
+
+
+for _symbol, _method in (
+    ("__iadd__", "add_"), ("__isub__", "sub_"), ("__imul__", "mul_"), ("__itruediv__", "div_"),
+    ("__ifloordiv__", "floor_divide_"), ("__imod__", "remainder_"), ("__ipow__", "pow_"),
+    ("__iand__", "bitwise_and_"), ("__ior__", "bitwise_or_"), ("__ixor__", "bitwise_xor_"),
+    ("__ilshift__", "bitwise_left_shift_"), ("__irshift__", "bitwise_right_shift_"),
+):  # fmt: skip
+    setattr(Tensor, _symbol, _in_place_operator(_symbol, _method))
 
 
 hooks.tensor_class = Tensor
 _OPERANDS = (Tensor, int, float, bool, complex, np.number, np.bool_)
 
 
-def _binary(op: Any, a: Any, b: Any) -> Any:
+def _binary(op: Any, a: Any, b: Any) -> Any:  # hot
     """An operator's op, or NotImplemented for operands that no tensor knows."""
     if not (isinstance(a, _OPERANDS) and isinstance(b, _OPERANDS)):
-        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-            return op(as_operand(a), as_operand(b))
-        return NotImplemented
-    return tracing.record(op, (a, b), ())
+        if not (isinstance(a, np.ndarray) or isinstance(b, np.ndarray)):
+            return NotImplemented
+        a, b = as_operand(a), as_operand(b)
+    return op(a, b)
 
 
 def as_operand(x: Any) -> Any:
@@ -554,7 +641,9 @@ def from_numpy(array: Any) -> Tensor:
             "copy of your array with array.copy().)"
         )
     if not array.dtype.isnative:
-        raise ValueError("given numpy array has byte order different from the native byte order.")
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order."
+        )
     buffer = buffers.wrap_array(array)
     count = buffer.nbytes // kind.itemsize
     is_plain = array.flags.c_contiguous
@@ -644,7 +733,9 @@ def _plain_data(data: Any) -> tuple[Any, list[dtype]]:
         return data.detach()._numbers(), [data.dtype]
     if isinstance(data, np.ndarray):
         return data, [dt.of_numpy(data.dtype)]
-    if isinstance(data, list | tuple) or (isinstance(data, Sequence) and not isinstance(data, str)):
+    if isinstance(data, list | tuple) or (
+        isinstance(data, Sequence) and not isinstance(data, str)
+    ):
         parts = [_plain_data(d) for d in data]
         kinds = [k for _, found in parts for k in found]
         return [p for p, _ in parts], kinds
@@ -676,5 +767,3 @@ def _legacy_tensor(*args: Any, device: Any = None) -> Tensor:
             return creation.FULL(shape=tuple(args[0]), value=0, dtype=kind)  # type: ignore[no-any-return]
         return tensor(args[0], dtype=kind)
     return creation.FULL(shape=tuple(args), value=0, dtype=kind)  # type: ignore[no-any-return]
-
-

@@ -111,7 +111,9 @@ def try_reshape(view: View, shape: Sequence[int]) -> View | None:
     if count == 0:
         return View(tuple(shape), contiguous_strides(shape), view.offset)
     groups = [
-        (size, stride) for size, stride in zip(view.shape, view.strides, strict=True) if size != 1
+        (size, stride)
+        for size, stride in zip(view.shape, view.strides, strict=True)
+        if size != 1
     ]
     merged: list[list[int]] = []  # runs of dimensions that step as one
     for size, stride in groups:
@@ -247,9 +249,7 @@ def compose(outer: View, inner: View) -> View | None:
     for d, size in enumerate(inner.shape):
         if low_at[d] < 0 or high_at[d] >= size:
             return _compose_merged(outer, inner)
-    offset = inner.offset + sum(
-        i * s for i, s in zip(start, inner.strides, strict=True)
-    )
+    offset = inner.offset + sum(i * s for i, s in zip(start, inner.strides, strict=True))
     return View(outer.shape, tuple(strides), offset)
 
 
@@ -288,6 +288,10 @@ def _compose_merged(outer: View, inner: View) -> View | None:
 def _compose_split(outer: View, inner: View) -> View | None:
     """Composition of an outer dimension that spans several inner ones exactly, by reshaping."""
     flat = numel(inner.shape)
-    if outer.offset == 0 and is_contiguous(outer.shape, outer.strides) and numel(outer.shape) == flat:
+    if (
+        outer.offset == 0
+        and is_contiguous(outer.shape, outer.strides)
+        and numel(outer.shape) == flat
+    ):
         return try_reshape(inner, outer.shape)
     return None

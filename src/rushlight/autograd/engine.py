@@ -269,7 +269,9 @@ class Walk:
                         results = changed if isinstance(changed, tuple) else (changed,)
             if config.scopes.anomaly:
                 _check_finite(node, results)
-            for (after, output), grad, saved in zip(node.next, results, node.saved, strict=True):
+            for (after, output), grad, saved in zip(
+                node.next, results, node.saved, strict=True
+            ):
                 if after is not None and grad is not None:
                     self.send(after, output, fit(grad, saved))
         if not self.retain_graph:
@@ -368,7 +370,9 @@ def accumulate(tensor: Any, grad: Any, create_graph: bool) -> None:
     if tensor._grad is None:
         if grad._view is not None:
             grad = grad.clone()
-        own = make_tensor(trace_hooks.tensor_class, Storage(grad._storage.value), grad._storage.value.type)
+        own = make_tensor(
+            trace_hooks.tensor_class, Storage(grad._storage.value), grad._storage.value.type
+        )
         if create_graph:
             own._node, own._output = grad._node, grad._output
         tensor._grad = own

@@ -41,7 +41,9 @@ class _Mode:
         return inner
 
 
-def _wrap_generator(clone: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_generator(
+    clone: Callable[[], Any], function: Callable[..., Any]
+) -> Callable[..., Any]:
     """The mode holds while the generator runs and not while its consumer does."""
 
     @functools.wraps(function)
@@ -59,7 +61,7 @@ def _wrap_generator(clone: Callable[[], Any], function: Callable[..., Any]) -> C
     return inner
 
 
-class no_grad(_Mode):  # noqa: N801 - PyTorch's name
+class no_grad(_Mode):
     """Operations inside record no gradient history.
 
     >>> import rushlight as torch
@@ -83,13 +85,13 @@ class no_grad(_Mode):  # noqa: N801 - PyTorch's name
         super().__init__(self.on)
 
 
-class enable_grad(no_grad):  # noqa: N801 - PyTorch's name
+class enable_grad(no_grad):
     """Operations inside record gradient history, also within `no_grad`."""
 
     on = True
 
 
-class set_grad_enabled(_Mode):  # noqa: N801 - PyTorch's name
+class set_grad_enabled(_Mode):
     """Set gradient recording at once; as a context manager, until its end."""
 
     def __init__(self, mode: bool) -> None:
@@ -109,7 +111,7 @@ class set_grad_enabled(_Mode):  # noqa: N801 - PyTorch's name
         return super().__call__(function)
 
 
-class inference_mode(_Mode):  # noqa: N801 - PyTorch's name
+class inference_mode(_Mode):
     """`no_grad` whose results can never require grad afterwards."""
 
     def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:

@@ -20,7 +20,8 @@ from rushlight.views import Shape, View
 
 class Ref:
     """A node read through a view; what lowerings hold. Operators work elementwise, with
-    NumPy broadcasting, on operands of one dtype (Python numbers take the other's dtype)."""
+    NumPy broadcasting, on operands of one dtype (Python numbers take the other's dtype).
+    """
 
     __slots__ = ("k", "node", "view", "weak")
 
@@ -149,7 +150,9 @@ class Builder:
 
     def const(self, value: Any, dtype: dtype) -> Ref:
         """A compile-time number of this dtype."""
-        plain = value if dtype.category is Category.COMPLEX else dtype.compute.type(value).item()
+        plain = (
+            value if dtype.category is Category.COMPLEX else dtype.compute.type(value).item()
+        )
         return Ref(self, self.node("const", (), (plain,), (), dtype))
 
     def full(self, shape: Shape, value: Any, dtype: dtype) -> Ref:
@@ -264,7 +267,8 @@ class Builder:
     ) -> Ref:
         """`sum prod max min any all argmax argmin` over `dims`. Sums and products of float32 are
         kept in float64 on the way; max and min carry NaN; arg forms give the first position
-        (int64, over the reduced dims in order)."""
+        (int64, over the reduced dims in order).
+        """
         kept = [d for d in range(len(x.shape)) if d not in dims]
         order = kept + list(dims)
         moved = self.permute(x, order) if order != list(range(len(order))) else x
@@ -298,7 +302,11 @@ class Builder:
         return self.permute(Ref(self, made), [natural.index(c) for c in letters])
 
     def gather(
-        self, base: Ref, view: View, indices: Sequence[tuple[Ref, int, int]], label: str = "index"
+        self,
+        base: Ref,
+        view: View,
+        indices: Sequence[tuple[Ref, int, int]],
+        label: str = "index",
     ) -> Ref:
         """out[i] = base[view(i) + sum(index(i) * stride)] over base's elements in order.
 
@@ -321,7 +329,8 @@ class Builder:
         label: str = "index",
     ) -> Ref:
         """A copy of base with `kind` (set add mul max min) of source's elements, in order of
-        position, at base[view(i) + sum(index(i) * stride)]; indices as in `gather`."""
+        position, at base[view(i) + sum(index(i) * stride)]; indices as in `gather`.
+        """
         refs = [self.expand(i, view.shape).arg for i, _, _ in indices]
         steps = tuple((stride, size) for _, stride, size in indices)
         args = [base.arg, self.expand(source, view.shape).arg, *refs]
@@ -336,7 +345,8 @@ class Builder:
         dtype: dtype,
     ) -> Ref:
         """base (or nothing, where the parts cover everything) with each part written at its view
-        of the result's elements."""
+        of the result's elements.
+        """
         if len(parts) == 1 and views.is_whole(parts[0][1], views.numel(shape)):
             return self.reshape(parts[0][0], shape)
         args = ([base.arg] if base is not None else []) + [p.arg for p, _ in parts]
@@ -352,7 +362,8 @@ class Builder:
         gaps: Sequence[int] | None = None,
     ) -> Ref:
         """x surrounded by `value`: sizes before and after each dim, and `gaps[d]` elements of
-        `value` between neighbours. Negative sizes crop (before any gaps are made)."""
+        `value` between neighbours. Negative sizes crop (before any gaps are made).
+        """
         gaps = gaps or [0] * len(x.shape)
         for d, (low, high) in enumerate(zip(before, after, strict=True)):
             start, stop = max(-low, 0), x.shape[d] - max(-high, 0)
@@ -400,9 +411,41 @@ class Builder:
         **attrs: Any,
     ) -> list[Ref]:
         """Call a NumPy function between kernels: `function(*arrays, **attrs)` returns an array
-        for each declared output (or one array alone). Half-precision arrays come as float32."""
+        for each declared output (or one array alone). Half-precision arrays come as float32.
+        """
         fixed = (function, tuple(sorted(attrs.items())), tuple(outputs))
         call = self.node("host", [o.arg for o in operands], fixed, (), dt.uint8)
+        return self.items(call, outputs)
+
+    def attention(
+        self, q: Ref, key: Ref, value: Ref, mask: Ref | None, scale: float, is_causal: bool
+    ) -> list[Ref]:
+        """softmax(scale * q key^T + mask) value over (batch, heads, length, width) operands, and
+        the log of each row's sum (batch, heads, length), in float32 for half precision.
+        """
+        rows = q.shape[:-1]
+        kind = dt.float64 if q.dtype is dt.float64 else dt.float32
+        outputs = (((*rows, value.shape[-1]), q.dtype), (rows, kind))
+        args = [x.arg for x in (q, key, value, mask) if x is not None]
+        call = self.node("attention", args, (scale, is_causal, outputs), (), dt.uint8)
+        return self.items(call, outputs)
+
+    def attention_grad(
+        self,
+        g: Ref,
+        out: Ref,
+        sums: Ref,
+        q: Ref,
+        key: Ref,
+        value: Ref,
+        mask: Ref | None,
+        scale: float,
+        is_causal: bool,
+    ) -> list[Ref]:
+        """Gradients of `attention` by q, key and value, from its results and their gradient."""
+        outputs = tuple((x.shape, x.dtype) for x in (q, key, value))
+        args = [x.arg for x in (g, out, sums, q, key, value, mask) if x is not None]
+        call = self.node("attention_grad", args, (scale, is_causal, outputs), (), dt.uint8)
         return self.items(call, outputs)
 
     def items(self, call: Node, outputs: Sequence[tuple[Shape, dtype]]) -> list[Ref]:

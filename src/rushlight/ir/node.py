@@ -44,7 +44,9 @@ class Node:
             f"%{n.number}" + ("" if v is None else f"{list(v.shape)}") for n, v in self.args
         )
         attrs = "".join(f" {a!r}" for a in self.attrs)
-        return f"%{self.number} = {self.op}{attrs}({args}) : {self.dtype.name}{list(self.shape)}"
+        return (
+            f"%{self.number} = {self.op}{attrs}({args}) : {self.dtype.name}{list(self.shape)}"
+        )
 
 
 Arg = tuple[Node, View | None]

@@ -128,7 +128,9 @@ def _ipow(a: Any, b: Any) -> Any:
     """Integer power; negative exponents give 1, -1 or 0 as integer division would."""
     plain = np.power(a, np.maximum(b, 0).astype(b.dtype))
     odd = np.where(b % 2 != 0, -1, 1)
-    negative = np.where(a == 1, 1, np.where(a == -1, odd, 0)) if a.dtype.kind == "i" else (a == 1)
+    negative = (
+        np.where(a == 1, 1, np.where(a == -1, odd, 0)) if a.dtype.kind == "i" else (a == 1)
+    )
     return np.where(b < 0, negative, plain).astype(a.dtype)
 
 

@@ -1,11 +1,14 @@
-"""Contractions: out[b, m, n] = sum over k of A[b, m, k] * B[b, k, n], planned as launches of packed, tiled kernels.
+"""Contractions: out[b, m, n] = sum over k of A[b, m, k] * B[b, k, n], planned as launches of
+packed, tiled kernels.
 
-Matrix products, einsums, convolutions (windows are strided views of a padded input) and convolution gradients are all
-this. Each of b, m, n and k is a composite of any number of dimensions.
+Matrix products, einsums, convolutions (windows are strided views of a padded input) and
+convolution gradients are all this. Each of b, m, n and k is a composite of any number of
+dimensions.
 
-The bits of an output are fixed by its inputs and k alone: products are added by fma in order of k within blocks of
-`BLOCK`, and block sums are added in order. Half-precision inputs are widened to float32 first. Kernels are named
-by structure; sizes, strides and tables are run-time arguments.
+The bits of an output are fixed by its inputs and k alone: products are added by fma in order of
+k within blocks of `BLOCK`, and block sums are added in order. Half-precision inputs are widened
+to float32 first. Kernels are named by structure; sizes, strides and tables are run-time
+arguments.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ import numpy as np
 
 from rushlight.loops.contract_kernel import Shape, emit_contraction
 from rushlight.loops.contract_pack import Reading, panel_bytes
-from rushlight.loops.text import LANES, accumulator_dtype, item_bytes
 from rushlight.loops.contract_tile import Emit, EpilogueBuilder, Tile
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
+from rushlight.loops.text import LANES, accumulator_dtype, item_bytes
 
 __all__ = [
     "BLOCK",
@@ -32,7 +35,7 @@ __all__ = [
 ]
 
 BLOCK = 256
-"""How many products are added before their sum is added to the total: part of the meaning of every contraction."""
+"""Products added before their sum joins the total: part of the meaning of every contraction."""
 
 Dims = tuple[int, ...]
 
@@ -41,8 +44,8 @@ Dims = tuple[int, ...]
 class Operand:
     """A view: element strides for each dimension of the batch, and of its rows and columns.
 
-    Rows and columns are (m, k) for A, (k, n) for B and (m, n) for the output. `buffer` points at the element
-    whose every position is zero, so strides may be zero or negative.
+    Rows and columns are (m, k) for A, (k, n) for B and (m, n) for the output. `buffer` points
+    at the element whose every position is zero, so strides may be zero or negative.
     """
 
     buffer: BufferRef
@@ -56,9 +59,10 @@ class Operand:
 class Epilogue:
     """What is done to each finished vector of sums before it is stored.
 
-    `emit(builder, value)` appends LLVM text and returns the name of the vector to store, of dtype `returns` (the
-    accumulator's if None), which is then rounded to the output's. `operands` are views over (b, m, n) that `emit` loads, or
-    stores further results to, by number. `key` must say all that the text depends on apart from the operands.
+    `emit(builder, value)` appends LLVM text and returns the name of the vector to store, of
+    dtype `returns` (the accumulator's if None), which is then rounded to the output's.
+    `operands` are views over (b, m, n) that `emit` loads, or stores further results to, by
+    number. `key` must say all that the text depends on apart from the operands.
     """
 
     key: str
@@ -86,6 +90,7 @@ def plan_contraction(
     """Launches that compute out[b, m, n] = epilogue(sum over k of A[b, m, k] * B[b, k, n]).
 
     `target` is 'avx512', 'avx2' or 'generic'. `workers` only guides how finely the work is cut.
+    `out` must not overlap A or B. It may be an operand of the epilogue, element for element.
     """
     if A.dtype != B.dtype:
         raise ValueError(f"a contraction of {A.dtype} with {B.dtype} needs a cast first")
@@ -93,7 +98,7 @@ def plan_contraction(
         return []
     views = [out, *(epilogue.operands if epilogue else ())]
     problem = _Problem(b, m, n, k, A, B, views)
-    problem = _choose_lanes(_fold_batch(problem))
+    problem = _bound_tables(_choose_lanes(_fold_batch(problem)))
     return [_launch(problem, epilogue, target, workers)]
 
 
@@ -112,7 +117,7 @@ class _Problem:
 
 
 def _fold_batch(p: _Problem) -> _Problem:
-    """Batch dimensions along which B does not move are rows: one large product for many small ones."""
+    """Make rows of batch dimensions along which B stays: one large product for many small."""
     shared = [axis for axis, size in enumerate(p.b) if size == 1 or p.B.batch[axis] == 0]
     if not shared:
         return p
@@ -133,7 +138,7 @@ def _fold_batch(p: _Problem) -> _Problem:
 
 
 def _choose_lanes(p: _Problem) -> _Problem:
-    """Put on the vector lanes the side along which the output lies in order; else the larger side."""
+    """Put on the lanes the side along which the output lies in order, or else the larger."""
     rows = _Index.of(p.m, p.views[0].rows)
     columns = _Index.of(p.n, p.views[0].columns)
     if rows.run < LANES or (columns.run == LANES and columns.size >= min(LANES, rows.size)):
@@ -145,9 +150,42 @@ def _choose_lanes(p: _Problem) -> _Problem:
     return _Problem(p.b, p.n, p.m, p.k, turn(p.B), turn(p.A), [turn(view) for view in p.views])
 
 
+def _bound_tables(p: _Problem) -> _Problem:
+    """Make batch dimensions of outer rows or columns whose tables of offsets would be large."""
+    while (
+        len(p.n) > 1 and prod(p.n) > LARGEST_TABLE and _has_table(p.n, p.B, p.views, rows=False)
+    ):
+        A = replace(p.A, batch=(*p.A.batch, 0))
+        B = replace(p.B, batch=(*p.B.batch, p.B.columns[0]), columns=p.B.columns[1:])
+        views = [
+            replace(view, batch=(*view.batch, view.columns[0]), columns=view.columns[1:])
+            for view in p.views
+        ]
+        p = _Problem((*p.b, p.n[0]), p.m, p.n[1:], p.k, A, B, views)
+    while (
+        len(p.m) > 1 and prod(p.m) > LARGEST_TABLE and _has_table(p.m, p.A, p.views, rows=True)
+    ):
+        A = replace(p.A, batch=(*p.A.batch, p.A.rows[0]), rows=p.A.rows[1:])
+        B = replace(p.B, batch=(*p.B.batch, 0))
+        views = [
+            replace(view, batch=(*view.batch, view.rows[0]), rows=view.rows[1:])
+            for view in p.views
+        ]
+        p = _Problem((*p.b, p.m[0]), p.m[1:], p.n, p.k, A, B, views)
+    return p
+
+
+def _has_table(sizes: Dims, operand: Operand, views: list[Operand], *, rows: bool) -> bool:
+    sides = [view.rows if rows else view.columns for view in (operand, *views)]
+    return any(len(_merge(sizes, strides)[0]) > 1 for strides in sides)
+
+
+# ---- offsets ----
+
+
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """Element offsets of a composite position: `stride` where one number says it, else a table."""
+    """Element offsets of a composite position: one stride where that will do, or a table."""
 
     size: int
     stride: int | None
@@ -168,7 +206,7 @@ class _Index:
         """The longest pieces, of 16, 8 or 4, that lie side by side; else 0."""
         if self.stride is not None:
             return LANES if self.stride == 1 else 0
-        return next((length for length in (16, 8, 4) if self.row and self.row % length == 0), 0)
+        return next((length for length in (16, 8, 4) if self.has_rows_of(length)), 0)
 
     def has_rows_of(self, length: int) -> bool:
         """Whether positions from every multiple of `length` up to the next lie side by side."""
@@ -177,10 +215,6 @@ class _Index:
     @property
     def ints(self) -> tuple[int, int]:
         return (0, 1) if self.stride is None else (self.stride, 0)
-
-    @property
-    def still(self) -> bool:
-        return self.stride == 0
 
 
 _ZEROS = np.zeros(LANES, np.int64)
@@ -199,19 +233,18 @@ def _merge(sizes: Dims, strides: Dims) -> tuple[Dims, Dims]:
     return tuple(size for size, _ in merged), tuple(stride for _, stride in merged)
 
 
-@lru_cache(maxsize=256)
+LARGEST_TABLE = 1 << 16
+
+
+@lru_cache(maxsize=64)
 def _table(sizes: Dims, strides: Dims) -> np.ndarray:
-    """Offsets of all positions, and the last one 16 times more, so that whole vectors of them can be read."""
+    """Offsets of all positions, then the last 16 times more: whole vectors of them are read."""
     offsets = np.zeros(1, np.int64)
     for size, stride in zip(sizes, strides, strict=True):
         offsets = np.add.outer(offsets, np.arange(size, dtype=np.int64) * stride).ravel()
     tail = offsets[-1:] if len(offsets) else np.zeros(1, np.int64)
     return np.concatenate([offsets, np.repeat(tail, LANES)])
 
-
-LONG_ROW = 256
-GROUP = 16
-"""Where rows of B are at least `LONG_ROW` elements apart, up to `GROUP` panels are packed together."""
 
 # ---- tiles, blocks, chunks ----
 
@@ -233,19 +266,19 @@ _NARROW_TILES = (Tile(3, 1), Tile(1, 2), Tile(1, 1))
 
 
 def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: bool) -> Tile:
-    """The tile that wastes least at the edges; the first listed is the fastest on large problems.
+    """The tile that wastes least at the edges, by measured costs.
 
-    `read_a` and `read_b` say that the operand could be read in place, which needs a whole tile of it.
+    `read_a` and `read_b`: the operand can be read in place if there is a whole tile of it.
     """
-
     item = item_bytes(dtype)
     registers = -(-LANES * item // {"avx512": 64, "avx2": 32}.get(target, 16))  # of one vector
 
     def cost(tile: Tile) -> float:
-        """Cycles for one k, measured: issue of the multiply-adds, their overhead, and packing."""
+        """Cycles for one k, measured: issue of multiply-adds, their overhead, packing."""
         down, across = -(-m // tile.rows), -(-n // tile.columns)
         vectors = tile.vectors * registers
-        step = max(tile.rows * vectors / 2, 4) + (2.5 if read_a else 1) + (1.5 if vectors == 1 else 0)
+        overhead = (2.5 if read_a else 1) + (1.5 if vectors == 1 else 0)
+        step = max(tile.rows * vectors / 2, 4) + overhead
         pack_a = 0 if read_a and m >= tile.rows else 0.5 * down * tile.rows
         pack_b = 0 if read_b and n >= tile.columns else 4 * across * vectors
         return down * across * step + pack_a + pack_b * (2 if tile.columns * item > 128 else 1)
@@ -253,58 +286,104 @@ def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: 
     return min(_TILES.get((target, item_bytes(dtype)), _NARROW_TILES), key=cost)
 
 
-def _cut(size: int, unit: int, most: int, pieces: int) -> int:
-    """A block size: a multiple of `unit`, not above `most`, giving about `pieces` blocks of equal size."""
-    count = max(-(-size // most), min(pieces, -(-size // unit)), 1)
-    share = -(-size // count)
-    return -(-share // unit) * unit
-
-
 def _choose_blocks(
     sizes: tuple[int, int, int, int], tile: Tile, item: int, workers: int
 ) -> tuple[int, int]:
-    """Rows and columns of one chunk: A's block, and sums that wait for later k, stay in the second-level cache."""
+    """Rows and columns of a chunk: A's block and waiting sums fit the second-level cache.
+
+    Each column of chunks packs A again and each row of chunks B, so chunks are made square.
+    """
     b, m, n, k = sizes
     most_rows = 2080 // item
     most_columns = (4096 if k <= BLOCK else 2048) // item
-    work = b * m * n * max(k, 1)
-    wanted = 1 if workers == 1 else max(1, min(4 * workers, work >> 18))
-    wanted = -(-wanted // b)
-    across = -(-n // most_columns)
-    rows = _cut(m, tile.rows, most_rows, -(-wanted // across))
-    return rows, _cut(n, tile.columns, most_columns, -(-wanted // -(-m // rows)))
+    least_down, least_across = -(-m // most_rows), -(-n // most_columns)
+    work = b * m * n * k
+    wanted = min(4 * workers, max(min(2 * workers, work >> 18), work >> 24))
+    wanted = 1 if workers == 1 else max(1, -(-wanted // b))
+    down = min(
+        range(least_down, max(least_down, wanted) + 1),
+        key=lambda down: n * down + m * max(least_across, -(-wanted // down)),
+    )
+    across = max(least_across, -(-wanted // down))
+    return _share(m, down, tile.rows), _share(n, across, tile.columns)
 
 
-def _reading(lanes: _Index, depth: _Index) -> Reading:
-    if lanes.run:
+def _share(size: int, pieces: int, unit: int) -> int:
+    """A multiple of `unit` of which about `pieces` cover `size`."""
+    share = -(-size // pieces)
+    return -(-share // unit) * unit
+
+
+LONG_ROW = 256
+GROUP = 16
+"""Where rows of B lie `LONG_ROW` elements or more apart, up to `GROUP` panels are packed
+together, so that each row is read for a while.
+"""
+
+
+def _choose_group(depth: _Index, tile: Tile, columns: int) -> int:
+    """Columns of B to pack together."""
+    long_rows = depth.stride is not None and abs(depth.stride) >= LONG_ROW
+    return min(columns, (GROUP if long_rows else 1) * tile.columns)
+
+
+def _reading(lanes: _Index, depth: _Index, width: int) -> Reading:
+    """How panels of `width` lanes are to be read; pieces must not straddle two panels."""
+    if lanes.size == 1 and depth.run:
+        return Reading("depth", depth.run)
+    if lanes.stride == 1 or (lanes.run and width % lanes.run == 0):
         return Reading("lanes", lanes.run)
     return Reading("depth", depth.run) if depth.run else Reading("any")
+
+
+def _is_straight(p: _Problem, row: _Index, column: _Index, tile: Tile) -> bool:
+    """Whether sums are the output, to be computed in its place.
+
+    Not if later blocks of k are to be added: rows of a wide output lie in too many pages.
+    """
+    single = prod(p.k) <= BLOCK and p.views[0].dtype == accumulator_dtype(p.A.dtype)
+    return single and row.stride is not None and column.has_rows_of(tile.columns)
+
+
+def _columns(index: _Index) -> str:
+    """How 16 columns of an epilogue's operand lie."""
+    if index.stride == 0 and index.size > 1:
+        return "same"
+    return "lanes" if index.run == LANES else "any"
 
 
 def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -> Launch:
     b, m, n, k = prod(p.b), prod(p.m), prod(p.n), prod(p.k)
     total = accumulator_dtype(p.A.dtype)
+    item = item_bytes(total)
     a_rows, a_k = _Index.of(p.m, p.A.rows), _Index.of(p.k, p.A.columns)
     b_k, b_columns = _Index.of(p.k, p.B.rows), _Index.of(p.n, p.B.columns)
-    same, deep = p.A.dtype == total, a_k.stride is not None
-    place_a = same and deep and a_rows.stride is not None and n <= 128
-    place_b = (
-        same and b_columns.stride == 1 and b_k.stride is not None and (m <= 32 or n <= 128)
-    )
-    tile = _choose_tile(target, total, m, n, place_a, place_b)
-    place_a, place_b = place_a and m >= tile.rows, place_b and n >= tile.columns
     ends = [(_Index.of(p.m, view.rows), _Index.of(p.n, view.columns)) for view in p.views]
-    plain = epilogue is None and p.views[0].dtype == total
-    # Later blocks of k are added to sums in scratch memory: a wide output's rows lie in too many pages.
-    straight = plain and k <= BLOCK and ends[0][0].stride is not None
-    straight = straight and ends[0][1].has_rows_of(tile.columns)
-    rows, columns = _choose_blocks((b, m, n, k), tile, item_bytes(total), workers)
+
+    same = p.A.dtype == total
+    read_a = same and None not in (a_rows.stride, a_k.stride) and n <= 128
+    read_b = same and b_columns.stride == 1 and b_k.stride is not None and min(m, n / 4) <= 32
+    tile = _choose_tile(target, total, m, n, read_a, read_b)
+    read_a, read_b = read_a and m >= tile.rows, read_b and n >= tile.columns
+    rows, columns = _choose_blocks((b, m, n, k), tile, item, workers)
+    down, across = -(-m // rows), -(-n // columns)
+    group = columns if read_b else _choose_group(b_k, tile, columns)
+    straight = epilogue is None and _is_straight(p, *ends[0], tile)
+
+    panel_a = 0 if read_a else rows // tile.rows * panel_bytes(total, tile.rows, BLOCK)
+    panel_b = 0 if read_b else group // tile.columns * panel_bytes(total, tile.columns, BLOCK)
+    sums = (rows * columns if k > BLOCK else tile.rows * tile.columns) * item
     shape = Shape(
-        p.A.dtype, tile,
-        None if place_a else _reading(a_rows, a_k), None if place_b else _reading(b_columns, b_k),
-        tuple((view.dtype, _columns(column)) for view, (_, column) in zip(p.views, ends, strict=True)),
-        (epilogue.returns if epilogue else None) or total, epilogue.key if epilogue else "",
-    )  # fmt: skip
+        p.A.dtype,
+        tile,
+        None if read_a else _reading(a_rows, a_k, tile.rows),
+        None if read_b else _reading(b_columns, b_k, tile.columns),
+        tuple(
+            (v.dtype, _columns(column)) for v, (_, column) in zip(p.views, ends, strict=True)
+        ),
+        (epilogue.returns if epilogue else None) or total,
+        epilogue.key if epilogue else "",
+    )
     indices = [
         _Index.of(p.b, p.A.batch),
         a_rows,
@@ -315,15 +394,6 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
     ]
     for view, (row, column) in zip(p.views, ends, strict=True):
         indices += [_Index.of(p.b, view.batch), row, column]
-    down, across = -(-m // rows), -(-n // columns)
-    tiles = (rows // tile.rows) * (columns // tile.columns) if k > BLOCK else 1
-    sums = tiles * tile.rows * tile.columns * item_bytes(total)
-    # Where B's rows are long, panels are packed in groups, so as to read each row for a while.
-    long_rows = not place_b and b_k.stride is not None and abs(b_k.stride) >= LONG_ROW
-    group = min(columns, (GROUP if long_rows else 1) * tile.columns) if not place_b else columns
-    panels = (0 if place_a else rows // tile.rows, 0 if place_b else group // tile.columns)
-    panel_a = panels[0] * panel_bytes(total, tile.rows, BLOCK)
-    panel_b = panels[1] * panel_bytes(total, tile.columns, BLOCK)
     numbers = (m, n, k, rows, columns, down, across, int(straight), group, panel_a, panel_b)
     return Launch(
         _source(shape, epilogue.emit if epilogue else None),
@@ -333,12 +403,6 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
         tuple(index.table for index in indices),
         scratch=panel_a + panel_b + sums,
     )
-
-
-def _columns(index: _Index) -> str:
-    if index.still and index.size > 1:
-        return "same"
-    return "lanes" if index.run == LANES else "any"
 
 
 _sources: dict[Shape, KernelSource] = {}

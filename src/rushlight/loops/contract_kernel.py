@@ -1,7 +1,9 @@
-"""A whole contraction kernel: the entry that walks chunks, blocks of k and tiles, and the functions it calls.
+"""A whole contraction kernel: the entry that walks chunks, blocks of k and tiles, and the
+functions it calls.
 
-A chunk is (batch, block of rows, block of columns). For each block of k and each panel of columns it packs B's panel (or
-reads B in place), then runs the micro-kernel down the rows, whose panels of A were packed under the first column panel.
+A chunk is (batch, block of rows, block of columns). For each block of k and each panel of
+columns it packs B's panel (or reads B in place), then runs the micro-kernel down the rows,
+whose panels of A were packed under the first column panel.
 """
 
 from __future__ import annotations
@@ -10,17 +12,17 @@ import hashlib
 from dataclasses import dataclass
 
 from rushlight.loops.contract_pack import Reading, emit_pack, panel_bytes
-from rushlight.loops.text import IndexSlots, Text, accumulator_dtype, item_bytes, stored_type
 from rushlight.loops.contract_tile import Emit, OperandSlots, Tile, emit_finish, emit_tile
 from rushlight.loops.kernel import KernelSource
+from rushlight.loops.text import IndexSlots, Text, accumulator_dtype, item_bytes, stored_type
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """All that the text of a kernel depends on.
 
-    `read_a` and `read_b` say how operands are packed (None: read in place). `ends` are (dtype, kind of columns)
-    of the output and of the epilogue's operands.
+    `read_a` and `read_b` say how operands are packed (None: read in place). `ends` are (dtype,
+    kind of columns) of the output and of the epilogue's operands.
     """
 
     dtype: str
@@ -58,7 +60,9 @@ NUMBERS = (
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """The argument block: pointers (A, B, ends), tables of all indices, NUMBERS, then (stride, step) of all."""
+    """The argument block: pointers (A, B, ends), tables of all indices, NUMBERS, then (stride,
+    step) of all.
+    """
 
     ends: int
 
@@ -123,12 +127,12 @@ def _entry(shape: Shape, block: int, slots: _Slots) -> str:
     _emit_depth_loop(text, shape, block, slots)
     text.label("done")
     text.line("ret void")
-    head = f"define void @{shape.name}(ptr %args, i64 %begin, i64 %end, ptr %scratch) nounwind {{\nentry:\n"
-    return head + "\n".join(text.lines) + "\n}\n"
+    arguments = "ptr %args, i64 %begin, i64 %end, ptr %scratch"
+    return text.function(f"define void @{shape.name}({arguments})")
 
 
 def _emit_setup(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
-    """Names that hold for the whole call: operands, byte steps, places in the scratch memory."""
+    """Names that hold for the whole call: operands, byte steps, places in scratch memory."""
     size = item_bytes(accumulator_dtype(shape.dtype))
     for letter, number in (("A", 0), ("B", 1), ("C", 2)):
         text.line(f"%{letter} = getelementptr i8, ptr {text.slot(number, 'ptr')}, i64 0")
@@ -159,9 +163,8 @@ def _emit_chunk_head(text: Text, shape: Shape, slots: _Slots) -> None:
     text.line("%m0 = mul i64 %mi, %rows")
     text.line("%n0 = mul i64 %ni, %columns")
     for side, size, block, limit in (("m", "m", "rows", "m1"), ("n", "n", "columns", "n1")):
-        text.line(
-            f"%{limit} = add i64 0, {text.smallest(text.let(f'add i64 %{side}0, %{block}'), f'%{size}')}"
-        )
+        beyond = text.let(f"add i64 %{side}0, %{block}")
+        text.line(f"%{limit} = add i64 0, {text.smallest(beyond, f'%{size}')}")
     kind = stored_type(shape.dtype)
     for letter, index in (("A", A_BATCH), ("B", B_BATCH)):
         offset = slots.index(index).load(text).offset(text, "%batch")
@@ -173,7 +176,7 @@ def _emit_chunk_head(text: Text, shape: Shape, slots: _Slots) -> None:
 
 
 def _emit_depth_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
-    """Blocks of k (one, of no length, if k is zero), and the loops over panels and tiles inside."""
+    """Blocks of k (one, of no length, if k is zero), with the loops over panels and tiles."""
     text.label("k.head")
     text.line("%k0 = phi i64 [0, %chunk.head], [%k1, %group.end]")
     text.line(f"%k1 = add i64 %k0, {block}")
@@ -224,7 +227,8 @@ def _emit_column_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> No
     text.line("%full.j = icmp sle i64 %j.next, %n1")
     text.line(f"%columns.j = sub i64 {text.smallest('%j.next', '%n1')}, %j")
     _emit_place(text, shape, "b")
-    text.line(f"%c.column = add i64 0, {slots.end(0, *shape.ends[0]).column.load(text).offset(text, '%j')}")
+    column = slots.end(0, *shape.ends[0]).column.load(text)
+    text.line(f"%c.column = add i64 0, {column.offset(text, '%j')}")
     text.line("br label %i.head")
     _emit_row_loop(text, shape, block)
     text.label("i.end")
@@ -254,8 +258,8 @@ def _emit_row_loop(text: Text, shape: Shape, block: int) -> None:
 def _emit_place(text: Text, shape: Shape, side: str) -> None:
     """Name where this tile's rows of A (or columns of B) are read: its panel, or in place.
 
-    In place, the last tile is moved back to end at the last row or column: it computes some outputs again, to the
-    same bits, but does not store them again.
+    In place, the last tile is moved back to end at the last row or column: it computes some
+    outputs again, to the same bits, but does not store them again.
     """
     letter, at, count, tile, reading = {
         "a": ("A", "i", "m", shape.tile.rows, shape.read_a),
@@ -271,13 +275,12 @@ def _emit_place(text: Text, shape: Shape, side: str) -> None:
         f"getelementptr i8, ptr %{letter}.b, i64 {text.let(f'mul i64 %k0, %{side}.k')}"
     )
     step = "%a.row" if side == "a" else str(item_bytes(shape.dtype))
-    text.line(
-        f"%{side}.from = getelementptr i8, ptr {down}, i64 {text.let(f'mul i64 %{at}.at, {step}')}"
-    )
+    shift = text.let(f"mul i64 %{at}.at, {step}")
+    text.line(f"%{side}.from = getelementptr i8, ptr {down}, i64 {shift}")
 
 
 def _emit_run(text: Text, shape: Shape) -> None:
-    """Run the micro-kernel into the output itself if nothing else is to be done there, else into the sums."""
+    """Run the micro-kernel into the output if that is all there is to do, else into sums."""
     total = accumulator_dtype(shape.dtype)
     size, kind = item_bytes(total), stored_type(total)
     width = shape.tile.columns * size

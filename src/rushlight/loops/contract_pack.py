@@ -1,8 +1,10 @@
-"""Packing: copies a block of a contraction's operand into a panel that the micro-kernel reads in order.
+"""Packing: copies a block of a contraction's operand into a panel that the micro-kernel reads
+in order.
 
-A panel holds `width` lanes (rows of A or columns of B) for each k in turn: panel[k * width + lane], widened to the
-accumulator's type. How it is read depends on which positions lie side by side in memory (`Reading`); lanes past the
-operand's last repeat that one, so every panel is full and nothing outside the operand is touched.
+A panel holds `width` lanes (rows of A or columns of B) for each k in turn: panel[k * width +
+lane], widened to the accumulator's type. How it is read depends on which positions lie side by
+side in memory (`Reading`); lanes past the operand's last repeat that one, so every panel is
+full and nothing outside the operand is touched.
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ from rushlight.loops.text import (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How an operand is read: `kind` is 'lanes' (neighbouring lanes lie side by side), 'depth' (neighbouring k do:
-    blocks are transposed in registers) or 'any'. `run` is the length (16, 8 or 4) of the pieces that do."""
+    """How an operand is read: `kind` is 'lanes' (neighbouring lanes lie side by side), 'depth'
+    (neighbouring k do: blocks are transposed in registers) or 'any'. `run` is the length (16, 8
+    or 4) of the pieces that do.
+    """
 
     kind: str
     run: int = LANES
@@ -42,7 +46,9 @@ class Reading:
 
     @property
     def masked(self) -> bool:
-        """Whether the edge of the lanes is read under a mask: else each lane is read from its own address."""
+        """Whether the edge of the lanes is read under a mask: else each lane is read from its
+        own address.
+        """
         return self.kind == "lanes" and self.run == LANES
 
 
@@ -63,7 +69,7 @@ class _Panel:
 
 
 def panel_bytes(dtype: str, width: int, block: int) -> int:
-    """Memory of one panel: narrow ones are written 16 lanes at a time, so the last k needs room to spill."""
+    """Memory of one panel: narrow ones are written 16 lanes at a time: the last spills."""
     return (width * block + LANES) * item_bytes(accumulator_dtype(dtype))
 
 
@@ -76,10 +82,11 @@ def emit_pack(
     lanes: IndexSlots,
     depth: IndexSlots,
 ) -> tuple[str, set[str]]:
-    """Text of `void @name(args, base, first lane, end of lanes, last lane of all, first k, count of k, panels)`.
+    """Text of `void @name(args, base, first lane, end of lanes, last lane of all, first k,
+    count of k, panels)`.
 
-    Panels follow one another. Where neighbouring lanes lie side by side, 16 k of every panel are packed before
-    the next 16, so that memory is read in long rows.
+    Panels follow one another. Where neighbouring lanes lie side by side, 16 k of every panel
+    are packed before the next 16, so that memory is read in long rows.
     """
     text = Text()
     panel = _Panel(text, dtype, reading, width, lanes.load(text), depth.load(text))
@@ -93,9 +100,8 @@ def emit_pack(
     text.line(f"%ks.next = add i64 %ks, {LANES if reading.kind == 'lanes' else block}")
     text.line("%k0 = add i64 %k0.all, %ks")
     text.line(f"%kc = sub i64 {text.smallest('%ks.next', '%kc.all')}, %ks")
-    text.line(
-        f"%panel.step = getelementptr {kind}, ptr %panels, i64 {text.let(f'mul i64 %ks, {width}')}"
-    )
+    down = text.let(f"mul i64 %ks, {width}")
+    text.line(f"%panel.step = getelementptr {kind}, ptr %panels, i64 {down}")
     text.line("br label %panel.head")
     text.label("panel.head")
     text.line("%first = phi i64 [%begin, %step], [%first.next, %panel.end]")
@@ -127,11 +133,11 @@ def emit_pack(
     _emit_branch(text, "icmp slt i64 %ks.next, %kc.all", "step", "done")
     text.label("done")
     text.line("ret void")
-    head = (
-        f"define internal void @{name}(ptr %args, ptr %base, i64 %begin, i64 %end, i64 %last, "
-        "i64 %k0.all, i64 %kc.all, ptr noalias %panels) noinline nounwind {\nentry:\n"
+    arguments = (
+        "ptr %args, ptr %base, i64 %begin, i64 %end, i64 %last, i64 %k0.all, i64 %kc.all, "
+        "ptr noalias %panels"
     )
-    return head + "\n".join(text.lines) + "\n}\n", text.needs
+    return text.function(f"define internal void @{name}({arguments}) noinline"), text.needs
 
 
 def _emit_branch(text: Text, test: str, yes: str, no: str) -> None:
@@ -142,10 +148,11 @@ def _emit_branch(text: Text, test: str, yes: str, no: str) -> None:
 
 
 def _emit_group(panel: _Panel) -> None:
-    """Pack 16 lanes: side by side where they lie so (if not done before: `_emit_whole`), else under a mask or
-    one by one.
+    """Pack 16 lanes: side by side where they lie so (if not done before: `_emit_whole`), else
+    under a mask or one by one.
 
-    A panel narrower than 16 is written in order of k, so what a store spills over is overwritten by the next.
+    A panel narrower than 16 is written in order of k, so what a store spills over is
+    overwritten by the next.
     """
     text = panel.text
     if panel.reading.kind == "lanes" and panel.width <= LANES:
@@ -177,7 +184,7 @@ def _emit_group(panel: _Panel) -> None:
 
 
 def _emit_whole(panel: _Panel) -> None:
-    """Copy all lanes of a panel at once if they exist, which spares most of the address arithmetic."""
+    """Copy all lanes of a panel at once if they exist: most address arithmetic is spared."""
     text, kind = panel.text, stored_type(panel.dtype)
     end = text.let(f"add i64 %first, {panel.width - 1}")
     fits = text.let(f"icmp sle i64 {end}, %last")
@@ -237,14 +244,14 @@ def _load_pieces(panel: _Panel, places: list[str]) -> str:
 
 
 def _emit_transposed(panel: _Panel) -> None:
-    """Pack squares of 16 lanes by 16 k, four lanes at a time; then the rest of k element by element.
+    """Pack squares of 16 lanes by 16 k, four lanes at a time; then the rest of k one by one.
 
-    The last lanes come first: four that reach past a narrow panel spill into the next k, which is written later.
+    The last lanes come first: four that reach past a narrow panel spill into the next k, which
+    is written later.
     """
     text, kind = panel.text, stored_type(panel.dtype)
-    text.line(
-        f"%lanes = add i64 0, {text.smallest(text.let(f'sub i64 {panel.width}, %g'), str(LANES))}"
-    )
+    left = text.let(f"sub i64 {panel.width}, %g")
+    text.line(f"%lanes = add i64 0, {text.smallest(left, str(LANES))}")
     text.line(f"%quads = and i64 {text.let('add i64 %lanes, 3')}, -4")
     text.line("br label %row")
     text.label("row")
@@ -295,13 +302,10 @@ def _emit_rest(panel: _Panel) -> None:
     text.label("lane.one")
     text.line("%l = phi i64 [0, %rest.k], [%l.next, %lane.one]")
     row = text.let(f"load i64, ptr {text.place('i64', '%rows', '%l')}, align 8")
-    value = text.let(
-        f"load {kind}, ptr {text.place(kind, base, row)}, align {item_bytes(panel.dtype)}"
-    )
-    value = widen_one(text, panel.dtype, value)
-    text.line(
-        f"store {total} {value}, ptr {text.place(total, to, '%l')}, align {item_bytes(panel.total)}"
-    )
+    place, size = text.place(kind, base, row), item_bytes(panel.dtype)
+    value = widen_one(text, panel.dtype, text.let(f"load {kind}, ptr {place}, align {size}"))
+    place, size = text.place(total, to, "%l"), item_bytes(panel.total)
+    text.line(f"store {total} {value}, ptr {place}, align {size}")
     text.line("%l.next = add i64 %l, 1")
     _emit_branch(text, "icmp slt i64 %l.next, %lanes", "lane.one", "lane.end")
     text.label("lane.end")
@@ -309,7 +313,7 @@ def _emit_rest(panel: _Panel) -> None:
 
 
 def _emit_quad(panel: _Panel, steps: list[str]) -> None:
-    """Four lanes by 16 k: load along k, mix within blocks of four, store a block of each result for each k."""
+    """Four lanes by 16 k: load along k, mix within blocks of four, store a block for each k."""
     text, kind, size = panel.text, stored_type(panel.dtype), item_bytes(panel.total)
     row_place = text.place("i64", "%rows", "%q")
     rows = []
@@ -336,7 +340,9 @@ def _emit_quad(panel: _Panel, steps: list[str]) -> None:
 
 
 def _within(order: tuple[int, ...]) -> str:
-    """The same choice of two vectors' lanes in each block of four: what vector units do fastest."""
+    """The same choice of two vectors' lanes in each block of four: what vector units do
+    fastest.
+    """
     return ", ".join(f"i32 {4 * block + lane}" for block in range(4) for lane in order)
 
 

@@ -1,13 +1,15 @@
-"""The micro-kernel: one register tile of products over one block of k, and the store of a finished tile.
+"""The micro-kernel: one register tile of products over one block of k, and the store of a
+finished tile.
 
-A tile is `rows` x `vectors` vectors of 16 lanes. Sums start at zero in every block of k and blocks are added in order,
-so the bits of an output do not depend on the tile it lies in.
+A tile is `rows` x `vectors` vectors of 16 lanes. Sums start at zero in every block of k and
+blocks are added in order, so the bits of an output do not depend on the tile it lies in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rushlight.loops.text import (
     IOTA,
@@ -17,7 +19,6 @@ from rushlight.loops.text import (
     Text,
     convert,
     declaration,
-    accumulator_dtype,
     is_float,
     item_bytes,
     load_scattered,
@@ -48,9 +49,11 @@ class Tile:
 
 
 def emit_tile(name: str, dtype: str, tile: Tile, *, packed: bool) -> tuple[str, set[str]]:
-    """Text of `void @name(k, A, A's row step, A's k step, B, B's k step, sums, row step of sums, first block?)`.
+    """Text of `void @name(k, A, A's row step, A's k step, B, B's k step, sums, row step of
+    sums, first block?)`.
 
-    Steps are in bytes. Where A is `packed` its steps are known here, which frees registers and addressing.
+    Steps are in bytes. Where A is `packed` its steps are known here, which frees registers and
+    addressing.
     """
     text = Text()
     kind, size = stored_type(dtype), item_bytes(dtype)
@@ -81,11 +84,11 @@ def emit_tile(name: str, dtype: str, tile: Tile, *, packed: bool) -> tuple[str, 
             f"%d{r}.{c} = phi {vector(dtype)} [zeroinitializer, %entry], [%n{r}.{c}, %loop]"
         )
     _emit_sums(text, tile, dtype, kind, size)
-    head = (
-        f"define internal void @{name}(i64 %k, ptr noalias %A, i64 %ar, i64 %ak, ptr noalias %B, i64 %bk, "
-        "ptr noalias %C, i64 %cr, i1 %start) noinline nounwind {\nentry:\n"
+    arguments = (
+        "i64 %k, ptr noalias %A, i64 %ar, i64 %ak, ptr noalias %B, i64 %bk, "
+        "ptr noalias %C, i64 %cr, i1 %start"
     )
-    return head + "\n".join(text.lines) + "\n}\n", text.needs
+    return text.function(f"define internal void @{name}({arguments}) noinline"), text.needs
 
 
 def _row_heads(text: Text, tile: Tile, size: int, packed: bool) -> list[int]:
@@ -96,7 +99,7 @@ def _row_heads(text: Text, tile: Tile, size: int, packed: bool) -> list[int]:
     text.line("%ar2 = shl i64 %ar, 1")
     text.line("%ar3 = add i64 %ar, %ar2")
     heads = list(range(0, tile.rows, 3))
-    for before, row in zip(heads, heads[1:], strict=False):
+    for before, row in pairwise(heads):
         text.line(f"%head{row} = getelementptr i8, ptr %head{before}, i64 %ar3")
     return heads
 
@@ -152,8 +155,10 @@ def _emit_sums(text: Text, tile: Tile, dtype: str, kind: str, size: int) -> None
 
 @dataclass(frozen=True, slots=True)
 class OperandSlots:
-    """An array addressed by batch, row and column at the end: its dtype, how 16 columns lie in memory
-    ('lanes' side by side, 'same' one element for all, 'any'), and its place in the argument block."""
+    """An array addressed by batch, row and column at the end: its dtype, how 16 columns lie in
+    memory ('lanes' side by side, 'same' one element for all, 'any'), and its place in the
+    argument block.
+    """
 
     dtype: str
     columns: str
@@ -178,10 +183,12 @@ class _Bound:
 
 @dataclass(slots=True)
 class EpilogueBuilder:
-    """What an epilogue's `emit` is given: operands to load and store by number, and lines to append.
+    """What an epilogue's `emit` is given: operands to load and store by number, and lines to
+    append.
 
-    Values are names of vectors of 16 columns of one row. Half-precision kinds arrive widened to float, and bool as
-    bytes. Lanes outside `mask` (None when all are inside) hold zeros and are never stored.
+    Values are names of vectors of 16 columns of one row. Half-precision kinds arrive widened to
+    float, and bool as bytes. Lanes outside `mask` (None when all are inside) hold zeros and are
+    never stored.
     """
 
     text: Text
@@ -207,7 +214,9 @@ class EpilogueBuilder:
         return self.text.call(returns, function, arguments)
 
     def offsets(self, number: int) -> str:
-        """The element offsets (<16 x i64>) of these 16 outputs in operand `number`: also a counter for noise."""
+        """The element offsets (<16 x i64>) of these 16 outputs in operand `number`: also a
+        counter for noise.
+        """
         operand = self._operands[number]
         columns = operand.column.offsets(self.text, self._first, self._last)
         base = self.let(f"add i64 {operand.batch}, {operand.shift}")
@@ -276,11 +285,11 @@ def emit_finish(
     text.line(f"br i1 {more}, label %row.head, label %done")
     text.label("done")
     text.line("ret void")
-    head = (
-        f"define internal void @{name}(ptr %args, i64 %batch, i64 %row, i64 %rows, i64 %column, i64 %columns, "
-        "ptr noalias %sums) noinline nounwind {\nentry:\n"
+    arguments = (
+        "ptr %args, i64 %batch, i64 %row, i64 %rows, i64 %column, i64 %columns, "
+        "ptr noalias %sums"
     )
-    return head + "\n".join(text.lines) + "\n}\n", text.needs
+    return text.function(f"define internal void @{name}({arguments}) noinline"), text.needs
 
 
 def _bind(text: Text, slots: OperandSlots) -> _Bound:
@@ -297,14 +306,16 @@ def _emit_columns(
     some = text.let(f"icmp sge i64 %columns, {LANES}")
     text.line(f"br i1 {some}, label %whole, label %edge.head")
     text.label("whole")
-    text.line("%c = phi i64 [0, %row.head], [%c.next, %whole]")
+    text.line("%c = phi i64 [0, %row.head], [%c.next, %whole.end]")
     _emit_vector(text, dtype, bound, emit, returns, "%c", None)
+    text.line("br label %whole.end")  # the epilogue may have made blocks of its own
+    text.label("whole.end")
     text.line(f"%c.next = add i64 %c, {LANES}")
     end = text.let(f"add i64 %c.next, {LANES}")
     more = text.let(f"icmp sle i64 {end}, %columns")
     text.line(f"br i1 {more}, label %whole, label %edge.head")
     text.label("edge.head")
-    text.line("%e = phi i64 [0, %row.head], [%c.next, %whole]")
+    text.line("%e = phi i64 [0, %row.head], [%c.next, %whole.end]")
     left = text.let("sub i64 %columns, %e")
     some = text.let(f"icmp sgt i64 {left}, 0")
     text.line(f"br i1 {some}, label %edge, label %row.end")

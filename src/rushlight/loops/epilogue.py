@@ -28,7 +28,8 @@ SIMPLE = frozenset(("load", "number", "const", "map", "cast"))
 @dataclass(frozen=True, slots=True)
 class Split:
     """Loop dimensions of a contraction's result, cut so that the epilogue's views fit: how many
-    belong to the batch, the rows and the columns."""
+    belong to the batch, the rows and the columns.
+    """
 
     dims: Shape
     batch: int
@@ -63,7 +64,9 @@ class EpilogueKernel:
         self.source = source
         self.split = split
         own = {r.home for r in unit.roots}
-        reader = Reader(split.dims, lambda n: n in stored and (n not in own or n.op == "update"))
+        reader = Reader(
+            split.dims, lambda n: n in stored and (n not in own or n.op == "update")
+        )
         self.roots = unit.roots
         self.expressions: list[Expression] = []
         for root in unit.roots:
@@ -122,15 +125,21 @@ class EpilogueKernel:
         zeros = View(self.split.dims, (0,) * len(self.split.dims), 0)
         cells = [dt.float64 if n.dtype is dt.float64 else dt.int64 for n in self.numbers]
         operands += [
-            self.operand(number_of(n), c, zeros) for n, c in zip(self.numbers, cells, strict=True)
+            self.operand(number_of(n), c, zeros)
+            for n, c in zip(self.numbers, cells, strict=True)
         ]
         first, *rest = self.roots
         operands += [self.operand(place_of(r.home), r.home.dtype, self.target(r)) for r in rest]
-        roots = tuple((self._order[e], r.home.dtype.name) for e, r in zip(self.expressions, self.roots, strict=True))
+        roots = tuple(
+            (self._order[e], r.home.dtype.name)
+            for e, r in zip(self.expressions, self.roots, strict=True)
+        )
         text = repr((self._lines, roots, len(self.numbers)))
         key = hashlib.sha256(text.encode()).hexdigest()[:16]
         out = self.operand(place_of(first.home), first.home.dtype, self.target(first))
-        accumulator = dt.float32 if first.home.dtype in (dt.float16, dt.bfloat16) else first.home.dtype
+        accumulator = (
+            dt.float32 if first.home.dtype in (dt.float16, dt.bfloat16) else first.home.dtype
+        )
         return out, Epilogue(key, self._emit, tuple(operands), accumulator.name)
 
     def _emit(self, builder: EpilogueBuilder, sums: str) -> str:
@@ -154,12 +163,20 @@ class EpilogueKernel:
             return ex.literal(e.node.attrs[0], kind)
         if e.kind == "number":
             raw = builder.load(len(self.loads) + self.numbers.index(e.node))
-            return text.let(f"icmp ne <16 x i64> {raw}, zeroinitializer") if kind is dt.bool_ else raw
+            return (
+                text.let(f"icmp ne <16 x i64> {raw}, zeroinitializer")
+                if kind is dt.bool_
+                else raw
+            )
         if e.kind == "load" and e.node is self.source:
             return ex.round_half(text, sums, kind)
         if e.kind == "load":
             raw = builder.load(self.loads.index((e.node, e.view)))  # type: ignore[arg-type]
-            return text.let(f"icmp ne <16 x i8> {raw}, zeroinitializer") if kind is dt.bool_ else raw
+            return (
+                text.let(f"icmp ne <16 x i8> {raw}, zeroinitializer")
+                if kind is dt.bool_
+                else raw
+            )
         operands = [value(a) for a in e.args]
         if e.kind == "cast":
             return ex.cast(text, operands[0], e.args[0].node.dtype, kind)

@@ -134,7 +134,9 @@ def _to_float(text: Text, value: str, have: dtype, want: dtype) -> str:
     if source == target:
         return value
     if have.is_floating_point:
-        return text.let(f"{'fpext' if want is dt.float64 else 'fptrunc'} {source} {value} to {target}")
+        return text.let(
+            f"{'fpext' if want is dt.float64 else 'fptrunc'} {source} {value} to {target}"
+        )
     unsigned = have in (dt.bool_, dt.uint8)
     return text.let(f"{'uitofp' if unsigned else 'sitofp'} {source} {value} to {target}")
 
@@ -238,7 +240,9 @@ def _rsqrt(text: Text, kind: dtype, x: str) -> str:
 
 
 def _not(text: Text, kind: dtype, x: str) -> str:
-    return text.let(f"xor {vector(kind)} {x}, {literal(-1 if kind is not dt.bool_ else 1, kind)}")
+    return text.let(
+        f"xor {vector(kind)} {x}, {literal(-1 if kind is not dt.bool_ else 1, kind)}"
+    )
 
 
 def _extreme(greater: bool) -> Rule:
@@ -292,7 +296,9 @@ def _truncdiv(text: Text, kind: dtype, a: str, b: str) -> str:
 def _crosses(text: Text, kind: dtype, rest: str, b: str) -> str:
     """Where a remainder is not zero and its sign differs from the divisor's."""
     v = vector(kind)
-    compare, below = ("fcmp une", "fcmp olt") if kind.is_floating_point else ("icmp ne", "icmp slt")
+    compare, below = (
+        ("fcmp une", "fcmp olt") if kind.is_floating_point else ("icmp ne", "icmp slt")
+    )
     some = text.let(f"{compare} {v} {rest}, zeroinitializer")
     low = text.let(f"{below} {v} {rest}, zeroinitializer")
     low_b = text.let(f"{below} {v} {b}, zeroinitializer")
@@ -320,7 +326,9 @@ def _float_floordiv(text: Text, kind: dtype, a: str, b: str) -> str:
     quotient = select(text, kind, _crosses(text, kind, rest, b), less, quotient)
     low = _call(text, kind, "llvm.floor", quotient)
     up = text.let(f"fadd {v} {low}, {literal(1.0, kind)}")
-    near = text.let(f"fcmp ogt {v} {text.let(f'fsub {v} {quotient}, {low}')}, {literal(0.5, kind)}")
+    near = text.let(
+        f"fcmp ogt {v} {text.let(f'fsub {v} {quotient}, {low}')}, {literal(0.5, kind)}"
+    )
     whole = select(text, kind, near, up, low)
     plain = text.let(f"fdiv {v} {a}, {b}")
     zero = _call(text, kind, "llvm.copysign", "zeroinitializer", plain)
@@ -444,4 +452,3 @@ for _name in (
     "digamma", "sigmoid", "pow", "atan2",
 ):  # fmt: skip
     RULES[_name] = _mathematics(_name)
-

@@ -15,7 +15,8 @@ def _splat(value: int) -> str:
 
 def _philox() -> str:
     """Philox4x32-10 (Salmon et al., SC 2011) with counter (low, high, 0, 0) and the seed as key;
-    words 0 and 1 of the result as one 64-bit number a lane."""
+    words 0 and 1 of the result as one 64-bit number a lane.
+    """
     v = "<16 x i64>"
     lines = [f"define internal {v} @rl_philox({v} %counter, {v} %seed) {{"]
     low = _splat(0xFFFFFFFF)

@@ -106,7 +106,9 @@ class GroupKernel:
             facts = self.facts[expression]
             is_row = root.kind == "store" and self._is_row_root(root)
             level = "row" if is_row else "inner"
-            self.steps.append(Step(root, expression, facts.phase, self.nest.accesses[target], level))
+            self.steps.append(
+                Step(root, expression, facts.phase, self.nest.accesses[target], level)
+            )
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -275,8 +277,20 @@ class GroupKernel:
              known[s.expression], s.target.number, s.root.home.dtype.name)
             for s in self.steps
         )  # fmt: skip
-        stash = bool(nest.inner) and views.numel(nest.sizes[len(nest.sizes) - nest.inner :]) <= LONG_ROW
-        return (nest.mode, len(nest.sizes), nest.outer, nest.inner, accesses, tuple(lines), roots, stash)
+        stash = (
+            bool(nest.inner)
+            and views.numel(nest.sizes[len(nest.sizes) - nest.inner :]) <= LONG_ROW
+        )
+        return (
+            nest.mode,
+            len(nest.sizes),
+            nest.outer,
+            nest.inner,
+            accesses,
+            tuple(lines),
+            roots,
+            stash,
+        )
 
     def _serialise(self, e: Expression, known: dict[Expression, int], lines: list[Any]) -> int:
         found = known.get(e)
@@ -301,7 +315,9 @@ class GroupKernel:
         return known[e]
 
     def is_costly(self, e: Expression) -> bool:
-        return e.kind in ("random", "gather") or (e.kind == "map" and PRIMS[e.node.attrs[0]].is_costly)
+        return e.kind in ("random", "gather") or (
+            e.kind == "map" and PRIMS[e.node.attrs[0]].is_costly
+        )
 
 
 def _stride_class(stride: int) -> str:

@@ -38,9 +38,14 @@ def evaluate(outputs: Sequence[Node], inputs: Callable[[Node], Array]) -> list[A
             if node.op in ("leaf", "scalar"):
                 known[node] = np.asarray(inputs(node))
             else:
-                operands = [_read(known[n], view_of((n, v))) if n.op != "host" else known[n] for n, v in node.args]
-                known[node] = _RULES[node.op](node, *operands)
+                known[node] = _RULES[node.op](node, *_operands(node, known))
     return [known[n] for n in outputs]
+
+
+def _operands(node: Node, known: dict[Node, Any]) -> list[Any]:
+    if node.op == "item":
+        return [known[node.args[0][0]]]
+    return [_read(known[n], view_of((n, v))) for n, v in node.args]
 
 
 def _in_order(outputs: Sequence[Node]) -> list[Node]:
@@ -122,7 +127,12 @@ def _random(node: Node, seed: Array, offset: Array) -> Array:
     count = views.numel(node.shape)
     counter = offset.reshape(-1)[:1].astype(np.uint64) + np.arange(count, dtype=np.uint64)
     low32 = np.uint64(0xFFFFFFFF)
-    c = [counter & low32, counter >> np.uint64(32), np.zeros_like(counter), np.zeros_like(counter)]
+    c = [
+        counter & low32,
+        counter >> np.uint64(32),
+        np.zeros_like(counter),
+        np.zeros_like(counter),
+    ]
     key = int(seed.reshape(-1)[0]) & 0xFFFFFFFFFFFFFFFF if count else 0
     k0, k1 = key & 0xFFFFFFFF, key >> 32
     for _ in range(10):
@@ -140,7 +150,7 @@ def _random(node: Node, seed: Array, offset: Array) -> Array:
 def _reduce(node: Node, x: Array) -> Array:
     kind, count = node.attrs
     kept = x.shape[: x.ndim - count]
-    rows = np.ascontiguousarray(x).reshape(*kept, -1)
+    rows = np.ascontiguousarray(x).reshape(*kept, views.numel(x.shape[len(kept) :]))
     if kind in ("sum", "prod"):
         wide = rows.astype(np.float64) if rows.dtype == np.float32 else rows
         out = wide.sum(-1) if kind == "sum" else wide.prod(-1)
@@ -157,8 +167,12 @@ def _contract(node: Node, a: Array, b: Array) -> Array:
     batch, rows, columns, summed = node.attrs
     k = int(np.prod(a.shape[batch + rows :], dtype=np.int64))
     lead = a.shape[:batch]
-    x = np.ascontiguousarray(a).reshape(*lead, -1 if k else int(np.prod(a.shape[batch : batch + rows])), k)
-    y = np.ascontiguousarray(b).reshape(*lead, -1 if k else int(np.prod(b.shape[batch : batch + columns])), k)
+    x = np.ascontiguousarray(a).reshape(
+        *lead, -1 if k else int(np.prod(a.shape[batch : batch + rows])), k
+    )
+    y = np.ascontiguousarray(b).reshape(
+        *lead, -1 if k else int(np.prod(b.shape[batch : batch + columns])), k
+    )
     if x.dtype.kind == "b":
         out = (x.astype(np.int64) @ y.astype(np.int64).swapaxes(-1, -2)) != 0
     elif x.dtype == np.float32 and node.dtype in (dt.float16, dt.bfloat16):
@@ -220,10 +234,57 @@ def _scan(node: Node, x: Array) -> Array:
 
 
 def _host(node: Node, *operands: Array) -> list[Array]:
-    function, attrs, outputs = node.attrs
+    function, attrs, _ = node.attrs
     made = function(*(np.ascontiguousarray(o) for o in operands), **dict(attrs))
-    results = made if isinstance(made, tuple | list) else (made,)
-    return [round_to(np.asarray(r).reshape(s), k) for r, (s, k) in zip(results, outputs, strict=True)]
+    return _rounded(node, made if isinstance(made, tuple | list) else (made,))
+
+
+def _scores(node: Node, q: Array, key: Array, mask: tuple[Array, ...]) -> Array:
+    scale, is_causal, _ = node.attrs
+    scores = q.astype(np.float64) @ key.astype(np.float64).swapaxes(-1, -2) * scale
+    if is_causal:
+        rows, columns = scores.shape[-2:]
+        scores = np.where(np.tri(rows, columns, dtype=bool), scores, -np.inf)
+    for m in mask:
+        scores = np.where(m, scores, -np.inf) if m.dtype.kind == "b" else scores + m
+    return scores
+
+
+def _attention(node: Node, q: Array, key: Array, value: Array, *mask: Array) -> list[Array]:
+    scores = _scores(node, q, key, mask)
+    top = scores.max(-1, keepdims=True, initial=-np.inf)
+    top = np.where(np.isneginf(top), 0, top)
+    weights = np.exp(scores - top)
+    total = weights.sum(-1, keepdims=True)
+    out = weights / np.where(total == 0, 1, total) @ value.astype(np.float64)
+    return _rounded(node, [out, (top + np.log(total))[..., 0]])
+
+
+def _attention_grad(node: Node, *operands: Array) -> list[Array]:
+    g, out, sums, q, key, value, *mask = (
+        o if o.dtype.kind == "b" else o.astype(np.float64) for o in operands
+    )
+    lost = np.where(np.isneginf(sums), 0, sums)[..., None]
+    weights = np.exp(_scores(node, q, key, tuple(mask)) - lost)
+    slopes = (
+        weights
+        * (g @ value.swapaxes(-1, -2) - (g * out).sum(-1, keepdims=True))
+        * node.attrs[0]
+    )
+    turned = slopes.swapaxes(-1, -2)
+    return _rounded(node, [slopes @ key, turned @ q, weights.swapaxes(-1, -2) @ g])
+
+
+def _rounded(node: Node, arrays: Sequence[Array]) -> list[Array]:
+    outputs = results_of(node)
+    return [
+        round_to(np.asarray(a).reshape(s), k) for a, (s, k) in zip(arrays, outputs, strict=True)
+    ]
+
+
+def results_of(node: Node) -> Sequence[tuple[views.Shape, dtype]]:
+    """Shapes and dtypes of a node that has several results."""
+    return node.attrs[2]  # type: ignore[no-any-return]
 
 
 _RULES: dict[str, Callable[..., Any]] = {
@@ -239,5 +300,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "update": _update,
     "scan": _scan,
     "host": _host,
+    "attention": _attention,
+    "attention_grad": _attention_grad,
     "item": lambda node, results: results[node.attrs[0]],
 }

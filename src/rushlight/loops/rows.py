@@ -22,15 +22,16 @@ from typing import Any  # attributes
 
 from rushlight import dtype as dt
 from rushlight.dtype import dtype
+from rushlight.ir.node import Node
 from rushlight.loops import expressions as ex
 from rushlight.loops.group import CHUNK, Access, GroupKernel, Step
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 from rushlight.loops.text import IOTA, Text
 from rushlight.schedule.fuse import LONG_ROW
-from rushlight.ir.node import Node
 from rushlight.schedule.reading import Expression
 
 COLUMN_VECTORS = 4
+TURNED = 64  # side of the squares in which transposed operands are read
 
 
 def launches(
@@ -55,7 +56,9 @@ def launches(
     for access in nest.accesses:
         if access.node is not None:
             base = buffer_of(access.node)
-            pointers.append(BufferRef(base.buffer, base.offset + access.offset * access.kind.itemsize))
+            pointers.append(
+                BufferRef(base.buffer, base.offset + access.offset * access.kind.itemsize)
+            )
     pointers += [number_of(n) for n in kernel.numbers]
     ints: list[int] = list(nest.sizes)
     for access in nest.accesses:
@@ -75,7 +78,11 @@ _SOURCES: dict[Any, KernelSource] = {}
 
 
 def _shape_launches(
-    kernel: GroupKernel, source: KernelSource, pointers: list[BufferRef], ints: list[int], partial: Any
+    kernel: GroupKernel,
+    source: KernelSource,
+    pointers: list[BufferRef],
+    ints: list[int],
+    partial: Any,
 ) -> list[Launch]:
     """Cut the loops into chunks, and append the numbers that say how."""
     nest = kernel.nest
@@ -91,12 +98,17 @@ def _shape_launches(
         block = length if length <= 2 * CHUNK else CHUNK
         blocks = -(-length // block)
         together = max(1, CHUNK // max(length, 1)) if blocks == 1 else 1
+        if _is_turned(kernel):  # squares keep the cache lines of both sides in reach
+            block = together = TURNED
+            blocks = -(-length // block)
         chunks = -(-rows // together) * blocks
         return [_launch(source, chunks, pointers, [*ints, rows, together, block, blocks])]
     if nest.mode == "row":
         together = max(1, CHUNK // max(inner, 1))
         scratch = _stash_bytes(kernel, inner)
-        return [_launch(source, -(-rows // together), pointers, [*ints, rows, together], scratch)]
+        return [
+            _launch(source, -(-rows // together), pointers, [*ints, rows, together], scratch)
+        ]
     first = nest.sizes[nest.outer]
     step = max(1, LONG_ROW // max(inner // first, 1)) if nest.inner > 1 else LONG_ROW
     blocks = -(-first // step)
@@ -104,16 +116,34 @@ def _shape_launches(
     place = partial(rows * blocks * size)
     numbers = [*ints, rows, step, blocks]
     both = [*pointers, place]
-    combine = KernelSource(source.name + "_combine", source.text.split(_SEPARATOR)[1], source.needs)
+    combine = KernelSource(
+        source.name + "_combine", source.text.split(_SEPARATOR)[1], source.needs
+    )
     pieces = KernelSource(source.name, source.text.split(_SEPARATOR)[0], source.needs)
-    return [_launch(pieces, rows * blocks, both, numbers), _launch(combine, rows, both, numbers)]
+    return [
+        _launch(pieces, rows * blocks, both, numbers),
+        _launch(combine, rows, both, numbers),
+    ]
+
+
+def _is_turned(kernel: GroupKernel) -> bool:
+    """Whether neighbours in some operand's memory lie along rows and not along the vectors."""
+    nest = kernel.nest
+    return nest.outer > 0 and any(
+        a.node is not None and a.strides[-1] not in (0, 1) and a.strides[nest.outer - 1] == 1
+        for a in nest.accesses
+    )
 
 
 _SEPARATOR = "; --- combine ---\n"
 
 
 def _launch(
-    source: KernelSource, chunks: int, pointers: list[BufferRef], ints: list[int], scratch: int = 0
+    source: KernelSource,
+    chunks: int,
+    pointers: list[BufferRef],
+    ints: list[int],
+    scratch: int = 0,
 ) -> Launch:
     return Launch(source, chunks, tuple(pointers), tuple(ints), scratch=scratch)
 
@@ -133,7 +163,11 @@ def _stashes(kernel: GroupKernel) -> dict[Expression, int]:
 
 
 def _seek_stash(
-    kernel: GroupKernel, e: Expression, phase: int, first: dict[Expression, int], found: dict[Expression, int]
+    kernel: GroupKernel,
+    e: Expression,
+    phase: int,
+    first: dict[Expression, int],
+    found: dict[Expression, int],
 ) -> None:
     facts = kernel.facts[e]
     if not facts.varies_inner:
@@ -172,7 +206,8 @@ def write(kernel: GroupKernel, name: str) -> KernelSource:
 
 class _Writer:
     """Writes one kernel. Loop counters and accumulators live in allocas, which LLVM turns into
-    registers."""
+    registers.
+    """
 
     def __init__(self, kernel: GroupKernel) -> None:
         self.kernel = kernel
@@ -276,7 +311,9 @@ class _Writer:
             with self._when(self.text.let(f"load i1, ptr {flag}")):
                 place = self.text.place("i64", self.errors, self.checks[gather])
                 self.text.line(f"store i64 1, ptr {place}")
-        head = f"define void @{name}(ptr %args, i64 %begin, i64 %end, ptr %scratch) {{\nentry:\n"
+        head = (
+            f"define void @{name}(ptr %args, i64 %begin, i64 %end, ptr %scratch) {{\nentry:\n"
+        )
         lines = [*self.allocas, *self.text.lines, "  ret void", "}"]
         return head + "\n".join(lines) + "\n"
 
@@ -338,7 +375,9 @@ class _Writer:
 
     def _rows(self, first: str, low: str, high: str | None) -> None:
         text = self.text
-        last = text.smallest(text.let(f"add i64 {first}, {self.extra['together']}"), self.extra["rows"])
+        last = text.smallest(
+            text.let(f"add i64 {first}, {self.extra['together']}"), self.extra["rows"]
+        )
         with self._loop(first, last) as row:
             self.offsets = self._row_offsets(self._coordinates(row, range(self.nest.outer)))
             self.row_values, self.filled = {}, set()
@@ -381,7 +420,9 @@ class _Writer:
         self._inner_loops(steps, totals, low, high)
         for i, step in enumerate(reducing):
             cell = text.let(f"mul i64 {chunk}, {len(reducing)}")
-            totals[step].save(text.place("[2 x i64]", self.partial, text.let(f"add i64 {cell}, {i}")))
+            totals[step].save(
+                text.place("[2 x i64]", self.partial, text.let(f"add i64 {cell}, {i}"))
+            )
 
     def combine_kernel(self, name: str) -> str:
         """Add up the partial results of each row, in order, and store."""
@@ -420,7 +461,9 @@ class _Writer:
     def _row_value(self, e: Expression) -> str:
         found = self.row_values.get(e)
         if found is None:
-            found = self.row_values[e] = self._value(e, self._row_value, self.offsets, None, None)
+            found = self.row_values[e] = self._value(
+                e, self._row_value, self.offsets, None, None
+            )
         return found
 
     def _inner_loops(
@@ -476,7 +519,9 @@ class _Writer:
                 return self.row_values[e]
             found = values.get(e)
             if found is None:
-                found = values[e] = self._stashed(e, i, before) or self._value(e, value, offsets, i, mask)
+                found = values[e] = self._stashed(e, i, before) or self._value(
+                    e, value, offsets, i, mask
+                )
                 self._stash(e, found, i, before)
             return found
 
@@ -487,7 +532,9 @@ class _Writer:
                 totals[step].add(made, mask, at)
             else:
                 access = step.target
-                self._store_lanes(access, step.root.home.dtype, made, offsets[access.number], i, mask, lane)
+                self._store_lanes(
+                    access, step.root.home.dtype, made, offsets[access.number], i, mask, lane
+                )
 
     def _stash_place(self, e: Expression, i: str, before: str) -> str:
         text = self.text
@@ -519,7 +566,12 @@ class _Writer:
     # -- values ----------------------------------------------------------------------------------
 
     def _value(
-        self, e: Expression, value: Any, offsets: dict[int, str], i: str | None, mask: str | None
+        self,
+        e: Expression,
+        value: Any,
+        offsets: dict[int, str],
+        i: str | None,
+        mask: str | None,
     ) -> str:
         """One expression at 16 lanes from `i` (or equal in all lanes, without `i`)."""
         text, kind = self.text, e.node.dtype
@@ -540,12 +592,16 @@ class _Writer:
             return self._load_lanes(access, kind, offsets[access.number], i, mask)
         assert access is not None
         if e.kind == "iota":
-            return ex.cast(text, self._affine(access, offsets[access.number], i), dt.int64, kind)
+            return ex.cast(
+                text, self._affine(access, offsets[access.number], i), dt.int64, kind
+            )
         if e.kind == "random":
             seed, offset = (value(a) for a in e.args)
             index = self._affine(access, offsets[access.number], i)
             counter = text.let(f"add <16 x i64> {offset}, {index}")
-            return text.call("<16 x i64>", "rl_philox", f"<16 x i64> {counter}, <16 x i64> {seed}")
+            return text.call(
+                "<16 x i64>", "rl_philox", f"<16 x i64> {counter}, <16 x i64> {seed}"
+            )
         return self._gathered(e, access, value, offsets[access.number], i, mask)
 
     def _affine(self, access: Access, offset: str, i: str | None) -> str:
@@ -554,7 +610,9 @@ class _Writer:
         lane = self.nest.lane
         if i is None or not access.strides[lane]:
             return text.splat("i64", start)
-        return text.let(f"add <16 x i64> {text.splat('i64', start)}, {self._lane_offsets(access, i)}")
+        return text.let(
+            f"add <16 x i64> {text.splat('i64', start)}, {self._lane_offsets(access, i)}"
+        )
 
     def _lane_offsets(self, access: Access, i: str) -> str:
         """(i + lane) * stride for 16 lanes."""
@@ -563,7 +621,9 @@ class _Writer:
         stride = text.splat("i64", self.strides[access.number][self.nest.lane])
         return text.let(f"mul <16 x i64> {index}, {stride}")
 
-    def _load_lanes(self, access: Access, kind: dtype, offset: str, i: str | None, mask: str | None) -> str:
+    def _load_lanes(
+        self, access: Access, kind: dtype, offset: str, i: str | None, mask: str | None
+    ) -> str:
         text = self.text
         stored = ex.kernel_text.stored_type(kind.name)
         base = self.base[access.number]
@@ -577,7 +637,14 @@ class _Writer:
         return ex.load_scattered(text, kind, start, self._lane_offsets(access, i), mask)
 
     def _store_lanes(
-        self, access: Access, kind: dtype, value: str, offset: str, i: str, mask: str | None, lane: int
+        self,
+        access: Access,
+        kind: dtype,
+        value: str,
+        offset: str,
+        i: str,
+        mask: str | None,
+        lane: int,
     ) -> None:
         text = self.text
         stored = ex.kernel_text.stored_type(kind.name)
@@ -593,7 +660,13 @@ class _Writer:
         ex.store_scattered(text, kind, value, start, self._lane_offsets(access, i), mask)
 
     def _gathered(
-        self, e: Expression, access: Access, value: Any, offset: str, i: str | None, mask: str | None
+        self,
+        e: Expression,
+        access: Access,
+        value: Any,
+        offset: str,
+        i: str | None,
+        mask: str | None,
     ) -> str:
         text, kind = self.text, e.node.dtype
         indices = [value(a) for a in e.args]
@@ -603,7 +676,9 @@ class _Writer:
             fits = text.let(f"icmp ult <16 x i64> {index}, {text.splat('i64', size)}")
             inside = fits if not inside else text.let(f"and <16 x i1> {inside}, {fits}")
         for index, (stride, _) in zip(indices, self.steps[e], strict=True):
-            safe = text.let(f"select <16 x i1> {inside}, <16 x i64> {index}, <16 x i64> zeroinitializer")
+            safe = text.let(
+                f"select <16 x i1> {inside}, <16 x i64> {index}, <16 x i64> zeroinitializer"
+            )
             part = text.let(f"mul <16 x i64> {safe}, {text.splat('i64', stride)}")
             place = part if not place else text.let(f"add <16 x i64> {place}, {part}")
         self._note_outside(e, inside, mask)
@@ -688,10 +763,23 @@ class _Writer:
                 access = step.target
                 kind = step.root.home.dtype
                 made = totals[v][step].result()
-                self._store_lanes(access, kind, made, self.offsets[access.number], starts[v], masks[v], nest.lane)
+                self._store_lanes(
+                    access,
+                    kind,
+                    made,
+                    self.offsets[access.number],
+                    starts[v],
+                    masks[v],
+                    nest.lane,
+                )
 
     def _column_body(
-        self, totals: dict[Step, _Accumulator], offsets: dict[int, str], i: str, mask: str, index: str
+        self,
+        totals: dict[Step, _Accumulator],
+        offsets: dict[int, str],
+        i: str,
+        mask: str,
+        index: str,
     ) -> None:
         values: dict[Expression, str] = {}
 
@@ -769,7 +857,14 @@ class _Accumulator:
         text.line(f"store {ex.vector(self.work)} {made}, ptr {self.cell}")
 
     def _merge(self, a: str, b: str) -> str:
-        name = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
+        name = {
+            "sum": "add",
+            "prod": "mul",
+            "max": "max",
+            "min": "min",
+            "any": "or",
+            "all": "and",
+        }
         return ex.emit(self.text, name[self.kind], self.work, [a, b])
 
     def _add_place(self, value: str, mask: str | None, at: str) -> None:
@@ -795,7 +890,8 @@ class _Accumulator:
 
     def _beats(self, value: str, best: str, index: str, place: str) -> str:
         """Where a candidate replaces the best so far: nothing yet, better, first NaN, or as good
-        but earlier."""
+        but earlier.
+        """
         text, v = self.text, ex.vector(self.work)
         test = "gt" if self.kind == "argmax" else "lt"
         better = ex.emit(text, test, self.work, [value, best])

@@ -72,6 +72,10 @@ class Text:
         self.needs.add(function)
         self.line(f"call void @{function}({arguments})")
 
+    def function(self, head: str) -> str:
+        """The whole function, under the `define` line but for its attributes and brace."""
+        return head + " nounwind {\nentry:\n" + "\n".join(self.lines) + "\n}\n"
+
     def slot(self, number: int, kind: str = "i64") -> str:
         """Load one slot of the argument block."""
         place = self.let(f"getelementptr i64, ptr %args, i64 {number}")

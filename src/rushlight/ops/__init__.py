@@ -4,10 +4,35 @@ An Op says its type rule, its derivative and its lowering; in come operand types
 out go types, gradients or primitives. This room never touches memory, kernels or the trace.
 """
 
-FAMILIES = (
-    "elementwise", "creation", "reduce", "scan", "statistics", "contract", "movement", "softmax",
-    "embedding", "cross_entropy", "norm", "dropout", "attention",
-)  # fmt: skip
+FAMILIES = (  # one a line, each after those it imports
+    "elementwise",
+    "arithmetic",
+    "comparison",
+    "selection",
+    "bitwise",
+    "rounding",
+    "transcendental",
+    "activation",
+    "bessel",
+    "special",
+    "creation",
+    "reduce",
+    "scan",
+    "statistics",
+    "contract",
+    "movement",
+    "rearrange",
+    "softmax",
+    "embedding",
+    "cross_entropy",
+    "norm",
+    "dropout",
+    "attention",
+    "windows",
+    "conv",
+    "pool",
+    "interpolate",
+)
 
 
 def load_families() -> None:

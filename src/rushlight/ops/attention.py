@@ -25,41 +25,26 @@ def _row_dtype(kind: dt.dtype) -> dt.dtype:
     return dt.float32 if kind in (dt.float16, dt.bfloat16) else kind
 
 
-def _scores(k: Any, q: Any, key: Any, mask: tuple[Any, ...], scale: float, is_causal: bool) -> Any:
-    """q @ key.T * scale in the row dtype, -inf where a pair is masked out."""
-    batch = "abcdefg"[: len(q.shape) - 2]
-    kind = _row_dtype(q.dtype)
-    scores = k.contract(f"{batch}le,{batch}se->{batch}ls", q, key, kind) * scale
-    if is_causal:
-        last = len(scores.shape) - 1
-        later = k.iota(scores.shape, last) > k.iota(scores.shape, last - 1)
-        scores = k.select(later, float("-inf"), scores)
-    if mask:
-        (m,) = mask
-        if m.dtype is dt.bool_:
-            return k.select(k.expand(m, scores.shape), scores, float("-inf"))
-        return scores + k.cast(m, kind)
-    return scores
+def four(k: Any, x: Any) -> Any:
+    """(..., length, width) as (batch, heads, length, width)."""
+    lead = x.shape[:-2]
+    heads = lead[-1] if lead else 1
+    return k.reshape(x, (views.numel(lead[:-1]), heads, *x.shape[-2:]))
+
+
+def _mask_four(k: Any, mask: tuple[Any, ...], q: Any, key: Any) -> Any:
+    if not mask:
+        return None
+    return four(k, k.expand(mask[0], (*q.shape[:-1], key.shape[-2])))
 
 
 def attention_lower(
     k: Any, q: Any, key: Any, value: Any, *mask: Any, scale: float, is_causal: bool
 ) -> tuple[Any, Any]:
     """Rows that see nothing give zeros (and -inf for the log of their sum)."""
-    scores = _scores(k, q, key, mask, scale, is_causal)
-    batch = "abcdefg"[: len(q.shape) - 2]
-    last = len(scores.shape) - 1
-    if 0 in scores.shape:
-        rows = k.full(q.shape[:-1], float("-inf"), scores.dtype)
-        return k.full((*q.shape[:-1], value.shape[-1]), 0, q.dtype), rows
-    top = k.reduce("max", scores, (last,), True)
-    top = k.select(top.equals(float("-inf")), 0.0, top)
-    weights = k.exp(scores - top)
-    total = k.reduce("sum", weights, (last,), True)
-    inverse = k.select(total.equals(0), 0.0, 1.0 / total)
-    out = k.contract(f"{batch}ls,{batch}sv->{batch}lv", weights * inverse, k.cast(value, weights.dtype))
-    rows = k.reshape(top + k.log(total), q.shape[:-1])
-    return k.cast(out, q.dtype), rows
+    operands = (four(k, q), four(k, key), four(k, value), _mask_four(k, mask, q, key))
+    out, rows = k.attention(*operands, scale, is_causal)
+    return k.reshape(out, (*q.shape[:-1], value.shape[-1])), k.reshape(rows, q.shape[:-1])
 
 
 def attention_vjp(
@@ -88,21 +73,10 @@ ATTENTION = Op(
 def attention_grad_lower(
     k: Any, g: Any, out: Any, rows: Any, q: Any, key: Any, value: Any, *mask: Any, scale: float, is_causal: bool
 ) -> tuple[Any, Any, Any]:
-    kind = _row_dtype(q.dtype)
-    batch = "abcdefg"[: len(q.shape) - 2]
-    scores = _scores(k, q, key, mask, scale, is_causal)
-    wide = k.cast(g, kind)
-    lost = k.reshape(rows, (*rows.shape, 1))
-    lost = k.select(lost.equals(float("-inf")), 0.0, lost)
-    weights = k.exp(scores - lost)
-    value_grad = k.contract(f"{batch}ls,{batch}lv->{batch}sv", weights, wide)
-    slopes = k.contract(f"{batch}lv,{batch}sv->{batch}ls", wide, k.cast(value, kind))
-    inner = k.reduce("sum", wide * k.cast(out, kind), (len(g.shape) - 1,), True)
-    score_grad = weights * (slopes - inner) * scale
-    q_grad = k.contract(f"{batch}ls,{batch}se->{batch}le", score_grad, k.cast(key, kind))
-    key_grad = k.contract(f"{batch}ls,{batch}le->{batch}se", score_grad, k.cast(q, kind))
-    made = (q_grad, key_grad, value_grad)
-    return tuple(k.cast(x, q.dtype) for x in made)  # type: ignore[return-value]
+    operands = [four(k, x) for x in (q, key, value)]
+    given = (four(k, g), four(k, out), k.reshape(rows, operands[0].shape[:-1]))
+    made = k.attention_grad(*given, *operands, _mask_four(k, mask, q, key), scale, is_causal)
+    return tuple(k.reshape(x, y.shape) for x, y in zip(made, (q, key, value), strict=True))
 
 
 ATTENTION_GRAD = Op(  # gradients of query, key and value

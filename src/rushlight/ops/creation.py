@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any  # fill values are numbers
+import math
+from collections.abc import Sequence
+from typing import Any  # fill values are numbers, sizes come in several forms
 
+from rushlight import config, errors, views
 from rushlight import dtype as dt
-from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType
+from rushlight.device import check_usable
+from rushlight.dtype import Category, dtype
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
-FULL = Op(
+FULL = Op(  # the value is part of the program: for zeros, ones and other constants
     "full",
     attrs=("shape", "value", "dtype"),
     type=lambda shape, value, dtype: TensorType(shape, dtype),
     lower=lambda k, shape, value, dtype: k.full(shape, value, dtype),
     vjp=NOT_DIFFERENTIABLE,
 )
+FILL = Op(  # the value is a run-time number or a 0-d tensor
+    "fill",
+    attrs=("shape", "dtype"),
+    type=lambda value, shape, dtype: TensorType(shape, dtype),
+    lower=lambda k, value, shape, dtype: k.expand(k.cast(value, dtype), shape),
+    vjp=lambda g, out, value, shape, dtype: g.sum(),
+)
 
 
 def _arange_lower(k: Any, start: Any, step: Any, length: int, dtype: Any) -> Any:
     """start + i * step, calculated in float64 for floating results and int64 for integers."""
-    work = dt.float64 if dtype.is_floating_point else dt.int64
+    work = dt.int64 if dtype.is_integral else dt.float64
     index = k.cast(k.iota((length,), 0), work)
     return k.cast(k.cast(start, work) + index * k.cast(step, work), dtype)
 
@@ -30,3 +42,509 @@ ARANGE = Op(
     lower=_arange_lower,
     vjp=NOT_DIFFERENTIABLE,
 )
+
+
+def _spaced(k: Any, start: Any, end: Any, steps: int) -> Any:
+    """`steps` float64 points from start to end; each half counts from its own end."""
+    first, last = k.cast(start, dt.float64), k.cast(end, dt.float64)
+    if steps <= 1:
+        return k.expand(first, (steps,))
+    step = (last - first) / float(steps - 1)
+    index = k.cast(k.iota((steps,), 0), dt.float64)
+    rising, falling = first + index * step, last - (float(steps - 1) - index) * step
+    return k.select(index < float(steps // 2), rising, falling)
+
+
+LINSPACE = Op(
+    "linspace",
+    attrs=("steps", "dtype"),
+    type=lambda start, end, steps, dtype: TensorType((steps,), dtype),
+    lower=lambda k, start, end, steps, dtype: k.cast(_spaced(k, start, end, steps), dtype),
+    vjp=NOT_DIFFERENTIABLE,
+)
+LOGSPACE = Op(
+    "logspace",
+    attrs=("steps", "dtype"),
+    type=lambda start, end, base, steps, dtype: TensorType((steps,), dtype),
+    lower=lambda k, start, end, base, steps, dtype: k.cast(
+        k.pow(k.cast(base, dt.float64), _spaced(k, start, end, steps)), dtype
+    ),
+    vjp=NOT_DIFFERENTIABLE,
+)
+EYE = Op(
+    "eye",
+    attrs=("n", "m", "dtype"),
+    type=lambda n, m, dtype: TensorType((n, m), dtype),
+    lower=lambda k, n, m, dtype: k.cast(
+        k.iota((n, m), 0).equals(k.iota((n, m), 1)), dtype
+    ),
+    vjp=NOT_DIFFERENTIABLE,
+)
+
+
+# -- arguments ---------------------------------------------------------------------------------------------
+
+
+def sizes_of(args: tuple[Any, ...]) -> views.Shape:
+    """Sizes given as `f(2, 3)` or `f((2, 3))`."""
+    if len(args) == 1 and not isinstance(args[0], int) and hasattr(args[0], "__len__"):
+        shape = getattr(args[0], "shape", None)
+        args = tuple(args[0]) if shape is None or shape else args
+    return tuple(s.__index__() for s in args)
+
+
+def _shape_of(op: str, size: tuple[Any, ...], named: Any) -> views.Shape:
+    shape = sizes_of(size if named is None else (named,))
+    if any(s < 0 for s in shape):
+        raise RuntimeError(
+            f"{op}: Trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
+        )
+    return shape
+
+
+def number_kind(*numbers: Any) -> dtype:
+    """The dtype of a tensor filled with Python numbers."""
+    top = max(
+        (n.dtype.category if hasattr(n, "dtype") else dt.of_number(n) for n in numbers),
+        default=Category.FLOATING,
+    )
+    return dt.number_dtype(top, config.default_dtype())
+
+
+def with_grad(made: Any, requires_grad: bool, device: Any = None) -> Any:
+    """The finished tensor of a factory function: checked for its place, a leaf if asked."""
+    if device is not None:
+        check_usable(device)
+    return made.requires_grad_() if requires_grad else made
+
+
+_STATIC = frozenset((0, 1, -1, math.inf, -math.inf))
+
+
+def filled(shape: views.Shape, value: Any, kind: dtype) -> Any:
+    """A tensor of one value; rare values are run-time numbers, so that they compile nothing."""
+    if isinstance(value, bool | int | float) and value in _STATIC:
+        return FULL(shape=shape, value=value, dtype=kind)
+    return FILL(value, shape=shape, dtype=kind)
+
+
+def _constant(name: str, value: Any, doc: str) -> Any:
+    def factory(
+        *size: Any,
+        dtype: dtype | None = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+        memory_format: Any = None,
+        names: Any = None,
+        **named: Any,
+    ) -> Any:
+        given = named.pop("size", None)
+        if named:
+            raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
+        kind = dtype or config.default_dtype()
+        made = FULL(shape=_shape_of(name, size, given), value=value, dtype=kind)
+        return with_grad(made, requires_grad, device)
+
+    factory.__name__ = factory.__qualname__ = name
+    factory.__doc__ = doc
+    return public("torch", name=name, out=True)(factory)
+
+
+def _constant_like(name: str, value: Any, doc: str) -> Any:
+    def factory(
+        input: Any,
+        *,
+        dtype: dtype | None = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+        memory_format: Any = None,
+    ) -> Any:
+        made = FULL(shape=input._shape, value=value, dtype=dtype or input.dtype)
+        return with_grad(made, requires_grad, device)
+
+    factory.__name__ = factory.__qualname__ = name
+    factory.__doc__ = doc
+    return public("torch", name=name)(factory)
+
+
+def _constant_new(name: str, value: Any, doc: str) -> Any:
+    def method(
+        input: Any,
+        *size: Any,
+        dtype: dtype | None = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        layout: Any = None,
+        pin_memory: bool = False,
+        **named: Any,
+    ) -> Any:
+        shape = _shape_of(name, size, named.get("size"))
+        made = FULL(shape=shape, value=value, dtype=dtype or input.dtype)
+        return with_grad(made, requires_grad, device)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = doc
+    return public("Tensor", name=name)(method)
+
+
+zeros = _constant("zeros", 0, "A tensor of zeros: `zeros(2, 3)` or `zeros((2, 3))`.")
+ones = _constant("ones", 1, "A tensor of ones: `ones(2, 3)` or `ones((2, 3))`.")
+empty = _constant("empty", 0, "A tensor whose elements are to be written (here: zeros).")
+zeros_like = _constant_like("zeros_like", 0, "Zeros of the shape and dtype of `input`.")
+ones_like = _constant_like("ones_like", 1, "Ones of the shape and dtype of `input`.")
+empty_like = _constant_like("empty_like", 0, "Elements to be written, like `input`.")
+new_zeros = _constant_new("new_zeros", 0, "Zeros of this tensor's dtype.")
+new_ones = _constant_new("new_ones", 1, "Ones of this tensor's dtype.")
+new_empty = _constant_new("new_empty", 0, "Elements to be written, of this tensor's dtype.")
+
+
+@public("torch", out=True)
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    names: Any = None,
+) -> Any:
+    """A tensor of one value, whose type gives the dtype.
+
+    >>> import rushlight as torch
+    >>> torch.full((2,), 3)
+    tensor([3, 3])
+    """
+    kind = dtype or number_kind(fill_value)
+    made = filled(_shape_of("full", (size,), None), fill_value, kind)
+    return with_grad(made.detach() if made.requires_grad else made, requires_grad, device)
+
+
+@public("torch")
+def full_like(
+    input: Any,
+    fill_value: Any,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Any:
+    """One value in the shape and dtype of `input`."""
+    made = filled(input._shape, fill_value, dtype or input.dtype)
+    return with_grad(made.detach() if made.requires_grad else made, requires_grad, device)
+
+
+@public("Tensor")
+def new_full(
+    input: Any,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Any:
+    """One value in this tensor's dtype."""
+    made = filled(_shape_of("new_full", (size,), None), fill_value, dtype or input.dtype)
+    return with_grad(made, requires_grad, device)
+
+
+@public("Tensor")
+def new_tensor(
+    input: Any, data: Any, *, dtype: dtype | None = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """A copy of `data` in this tensor's dtype."""
+    from rushlight.tensor import tensor  # ops come before tensors
+
+    return tensor(data, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+
+
+@public("torch", out=True)
+def empty_strided(
+    size: Any, stride: Any, *, dtype: dtype | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Elements to be written, of this shape and these strides."""
+    view = views.View(sizes_of((size,)), sizes_of((stride,)), 0)
+    count = views.span(view)[1] if views.numel(view.shape) else 0
+    made = FULL(shape=(count,), value=0, dtype=dtype or config.default_dtype())
+    return with_grad(made.as_strided(view.shape, view.strides), requires_grad, device)
+
+
+@public("Tensor")
+def new_empty_strided(
+    input: Any, size: Any, stride: Any, *, dtype: dtype | None = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Elements to be written, of this shape, these strides and this tensor's dtype."""
+    return empty_strided(
+        size, stride, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad
+    )
+
+
+# -- ranges ------------------------------------------------------------------------------------------------
+
+
+def plain_number(x: Any) -> Any:
+    """A number, or the number in a one-element tensor."""
+    return x.item() if hasattr(x, "item") else x
+
+
+def _range_length(op: str, start: Any, end: Any, step: Any, is_closed: bool) -> int:
+    if step == 0:
+        raise RuntimeError(f"{op}: step must be nonzero")
+    numbers = (start, end, step)
+    if not all(isinstance(n, int) or math.isfinite(n) for n in numbers):
+        raise RuntimeError(f"{op}: unsupported range: {start} -> {end}")
+    if (end - start) * (1 if step > 0 else -1) < 0:
+        raise RuntimeError(
+            f"{op}: upper bound and lower bound inconsistent with step sign ({start} -> {end} "
+            f"by {step})"
+        )
+    if all(isinstance(n, int) for n in numbers):
+        return (end - start) // step + 1 if is_closed else -((start - end) // step)
+    return math.floor((end - start) / step) + 1 if is_closed else math.ceil((end - start) / step)
+
+
+@public("torch", out=True)
+def arange(
+    *bounds: Any,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    **named: Any,
+) -> Any:
+    """Numbers from start (0) up to, not including, end.
+
+    >>> import rushlight as torch
+    >>> torch.arange(1, 7, 2)
+    tensor([1, 3, 5])
+    """
+    names = ("end",) if len(bounds) == 1 and not named else ("start", "end", "step")
+    if len(bounds) == 1 and "end" not in named:
+        names = ("end", "step")
+    given = dict(zip(names, bounds, strict=False)) | named
+    if "end" not in given or len(bounds) > 3 or set(given) - {"start", "end", "step"}:
+        raise TypeError(f"arange() received an invalid combination of arguments: {bounds} {named}")
+    start, end, step = (
+        plain_number(given.get(n, d)) for n, d in (("start", 0), ("end", 0), ("step", 1))
+    )
+    is_whole = all(isinstance(n, int) for n in (start, end, step))
+    kind = dtype or (dt.int64 if is_whole else config.default_dtype())
+    if kind.category is Category.INTEGRAL:
+        start, end, step = int(start), int(end), int(step)
+    length = _range_length("arange", start, end, step, False)
+    return with_grad(ARANGE(start, step, length=length, dtype=kind), requires_grad, device)
+
+
+@public("torch", name="range", out=True)
+def closed_range(
+    start: Any = 0, end: Any = None, step: Any = 1, *, dtype: dtype | None = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """Numbers from start to end, both included."""
+    start, end, step = map(plain_number, (start, end, step))
+    kind = dtype or config.default_dtype()
+    length = _range_length("range", start, end, step, True)
+    return with_grad(ARANGE(start, step, length=length, dtype=kind), requires_grad, device)
+
+
+def _check_steps(op: str, steps: Any) -> int:
+    if steps < 0:
+        raise RuntimeError(f"{op}: number of steps must be non-negative, got {steps}")
+    return int(steps)
+
+
+def _check_points(op: str, *points: Any) -> None:
+    for point in points:
+        if hasattr(point, "ndim") and point.ndim:
+            raise RuntimeError(
+                f"{op}: start and end must be numbers or 0-dimensional tensors, got a tensor of "
+                f"shape {errors.shape_text(point.shape)}"
+            )
+
+
+def _points_kind(*points: Any) -> dtype:
+    return number_kind(*points, 0.0)
+
+
+@public("torch", out=True)
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: dtype | None = None, layout: Any = None,
+    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """`steps` evenly spaced numbers from start to end, both included."""
+    _check_points("linspace", start, end)
+    kind = dtype or _points_kind(start, end)
+    made = LINSPACE(start, end, steps=_check_steps("linspace", steps), dtype=kind)
+    return with_grad(made, requires_grad, device)
+
+
+@public("torch", out=True)
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: dtype | None = None,
+    layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """base to the power of `steps` evenly spaced exponents."""
+    _check_points("logspace", start, end)
+    kind = dtype or _points_kind(start, end)
+    made = LOGSPACE(start, end, base, steps=_check_steps("logspace", steps), dtype=kind)
+    return with_grad(made, requires_grad, device)
+
+
+@public("torch", out=True)
+def eye(
+    n: int, m: int | None = None, *, dtype: dtype | None = None, layout: Any = None,
+    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """Ones on the diagonal of an n x m matrix, zeros elsewhere."""
+    m = n if m is None else m
+    for name, size in (("n", n), ("m", m)):
+        if size < 0:
+            raise RuntimeError(f"eye: {name} must be greater or equal to 0, got {size}")
+    made = EYE(n=int(n), m=int(m), dtype=dtype or config.default_dtype())
+    return with_grad(made, requires_grad, device)
+
+
+def _triangle_indices(
+    row: int, col: int, keep: Any, dtype: dtype | None, device: Any
+) -> Any:
+    import numpy as np  # index tables are small and made once
+
+    from rushlight.tensor import tensor_of_array  # ops come before tensors
+
+    if row < 0 or col < 0:
+        raise RuntimeError(f"row and col must be non-negative, got {row} and {col}")
+    check_usable(device)
+    places = np.nonzero(keep(np.ones((row, col), bool)))
+    return tensor_of_array(np.stack(places), dtype or dt.int64)
+
+
+@public("torch")
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: dtype | None = dt.int64, device: Any = None,
+    layout: Any = None,
+) -> Any:  # fmt: skip
+    """Row and column numbers of the lower triangle, as a 2 x N tensor."""
+    import numpy as np  # as above
+
+    return _triangle_indices(row, col, lambda full: np.tril(full, offset), dtype, device)
+
+
+@public("torch")
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: dtype | None = dt.int64, device: Any = None,
+    layout: Any = None,
+) -> Any:  # fmt: skip
+    """Row and column numbers of the upper triangle, as a 2 x N tensor."""
+    import numpy as np  # as above
+
+    return _triangle_indices(row, col, lambda full: np.triu(full, offset), dtype, device)
+
+
+# -- from data ---------------------------------------------------------------------------------------------
+
+
+@public("torch")
+def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Any:
+    """`data` as a tensor, sharing memory with tensors and arrays where the dtype is right."""
+    import numpy as np  # to recognise arrays
+
+    from rushlight.tensor import Tensor, from_numpy, tensor  # ops come before tensors
+
+    check_usable(device)
+    if isinstance(data, Tensor):
+        return data if dtype is None or data.dtype is dtype else data.to(dtype)
+    if isinstance(data, np.ndarray):
+        shared = from_numpy(data)
+        return shared if dtype is None or shared.dtype is dtype else shared.to(dtype)
+    return tensor(data, dtype=dtype)
+
+
+@public("torch")
+def asarray(
+    obj: Any, *, dtype: dtype | None = None, device: Any = None, copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """Like `as_tensor`, with control over copying: True always, False never, None as needed."""
+    from rushlight.tensor import Tensor, tensor  # ops come before tensors
+
+    if copy:
+        made = tensor(obj, dtype=dtype, device=device)
+        return made.requires_grad_() if requires_grad else made
+    made = as_tensor(obj, dtype, device)
+    if copy is False and made is not obj:
+        import numpy as np  # to recognise arrays
+
+        if not (isinstance(obj, np.ndarray) and (dtype is None or dt.of_numpy(obj.dtype) is dtype)):
+            raise ValueError("asarray: can't alias the object without a copy")
+    if isinstance(obj, Tensor) and not requires_grad and made.requires_grad:
+        made = made.detach()
+    return made.requires_grad_() if requires_grad else made
+
+
+@public("torch")
+def scalar_tensor(
+    s: Any, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """A Python number as a 0-d tensor of the default dtype."""
+    made = FILL(s, shape=(), dtype=dtype or config.default_dtype())
+    return with_grad(made, requires_grad, device)
+
+
+@public("torch")
+def frombuffer(
+    buffer: Any, *, dtype: dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Any:
+    """A 1-D tensor on the memory of an object that has the buffer protocol."""
+    import numpy as np  # reads buffers
+
+    from rushlight.tensor import from_numpy, tensor_of_array  # ops come before tensors
+
+    if dtype is dt.bfloat16:
+        bits = np.frombuffer(buffer, np.uint16, count, offset).astype(np.uint32) << 16
+        return with_grad(tensor_of_array(bits.view(np.float32), dtype), requires_grad)
+    array = np.frombuffer(buffer, dtype.storage, count, offset)
+    return with_grad(from_numpy(array), requires_grad)
+
+
+@public("torch")
+def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
+    """Coordinate grids of 1-D tensors; indexing "ij" (the default) or "xy"."""
+    if len(tensors) == 1 and isinstance(tensors[0], Sequence):
+        tensors = tuple(tensors[0])
+    if not tensors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    if any(t.ndim > 1 for t in tensors):
+        raise RuntimeError("meshgrid: Expected 0D or 1D tensors in the tensor list")
+    if any(t.dtype is not tensors[0].dtype for t in tensors):
+        raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+    if indexing not in (None, "ij", "xy"):
+        raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", got {indexing!r}')
+    swaps = indexing == "xy" and len(tensors) >= 2
+    if swaps:
+        tensors = (tensors[1], tensors[0], *tensors[2:])
+    shape = tuple(t.numel() for t in tensors)
+    count = len(tensors)
+    grids = [
+        t.reshape([-1 if d == i else 1 for d in range(count)]).expand(shape)
+        for i, t in enumerate(tensors)
+    ]
+    if swaps:
+        grids = [g.transpose(0, 1) for g in (grids[1], grids[0], *grids[2:])]
+    return tuple(grids)
+

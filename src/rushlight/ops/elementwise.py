@@ -1,40 +1,44 @@
-"""Elementwise operations: the constructors, and arithmetic.
+"""How elementwise operations are made: type rules, the constructor, and derivatives from slopes.
 
-`unary` and `binary` fill in the standard rules: promotion, broadcasting, calculation in float32 for half
-precision, and derivatives from slopes. A slope is the derivative of the result by one operand; gradients are `g * slope`
-with an exact zero wherever g is zero.
+A slope is the derivative of the result by one operand, written once and read twice: on builder references, where
+it becomes one op that rounds once (the ordinary backward pass), and on tensors, where it is recorded and can be
+differentiated again. Gradients are `g * slope` with an exact zero wherever g is zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any  # operands are tensors or numbers
+from collections.abc import Callable, Sequence
+from typing import Any  # operands are tensors, references or numbers
 
 from rushlight import config, errors, views
 from rushlight import dtype as dt
-from rushlight.dtype import Category, dtype
-from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
+from rushlight.dtype import dtype
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, OPS, Op, TensorType, names_used, public
 
 Lower = Callable[..., Any]
 Slope = Callable[..., Any]
+Accepts = Callable[[dtype], bool]
 
 
 # -- type rules --------------------------------------------------------------------------------------
 
 
 def promoted(*types: TensorType) -> dtype:
-    """The common dtype of operands by PyTorch's rules."""
-    return dt.result_type([t.standing for t in types], config.default_dtype())
+    """The common dtype of operands by PyTorch's rules; numbers alone take the dtype a tensor of
+    them would have."""
+    default = config.default_dtype()
+    if all(t.weak for t in types):
+        return dt.number_dtype(max(t.dtype.category for t in types), default)
+    return dt.result_type([t.standing for t in types], default)
 
 
 def pointwise_type(op: str, to: str, *types: TensorType) -> TensorType:
     """Broadcast shape and promoted dtype; `to` is 'same', 'float' (integers become the default
     float) or 'bool'."""
     shape = views.broadcast_shapes(op, *(t.shape for t in types))
-    is_weak = all(t.weak for t in types)
     if to == "bool":
         return TensorType(shape, dt.bool_)
-    if is_weak:
+    if all(t.weak for t in types):
         kind = max((t.dtype for t in types), key=lambda d: d.category)
         kind = dt.float64 if to == "float" and kind.is_integral else kind
         return TensorType((), kind, True)
@@ -49,36 +53,44 @@ def working(kind: dtype) -> dtype:
     return dt.float32 if kind in (dt.float16, dt.bfloat16) else kind
 
 
-def in_common(k: Any, op: str, to: str, refs: tuple[Any, ...]) -> list[Any]:
+def type_of(ref: Any) -> TensorType:
+    return TensorType(ref.shape, ref.dtype, ref.weak)
+
+
+def in_common(k: Any, op: str, to: str, refs: Sequence[Any]) -> list[Any]:
     """Operands cast to the dtype the calculation is done in."""
-    types = [TensorType(r.shape, r.dtype, r.weak) for r in refs]
-    kind = pointwise_type(op, "same" if to == "bool" else to, *types).dtype
+    kind = pointwise_type(op, "same" if to == "bool" else to, *map(type_of, refs)).dtype
     return [k.cast(r, working(kind)) for r in refs]
 
 
-# -- constructors --------------------------------------------------------------------------------------
+def is_not_bool(kind: dtype) -> bool:
+    return kind is not dt.bool_
 
 
-def scaled(g: Any, slope: Any) -> Any:
-    """g * slope, exactly zero where g is zero (the derivative is linear: 0 * inf is 0)."""
-    return SCALED(g, slope)
+def is_integral(kind: dtype) -> bool:
+    return kind.is_integral
 
 
-def _vjp_of(slopes: tuple[Slope | None, ...]) -> Callable[..., Any]:
-    count = len(slopes)
-    if count == 1:
-        only = slopes[0]
-        assert only is not None
+def is_integer(kind: dtype) -> bool:
+    return kind.is_integral and kind is not dt.bool_
 
-        def vjp_unary(g: Any, out: Any, x: Any, **attrs: Any) -> Any:
-            return scaled(g, only(out, x, **attrs))
 
-        return vjp_unary
+def is_floating(kind: dtype) -> bool:
+    return kind.is_floating_point
 
-    def vjp(g: Any, out: Any, *operands: Any, **attrs: Any) -> Any:
-        return tuple(None if s is None else scaled(g, s(out, *operands, **attrs)) for s in slopes)
 
-    return vjp
+def is_fractional(kind: dtype) -> bool:
+    return not kind.is_integral
+
+
+def check_tensors(op: str, **operands: Any) -> None:
+    """PyTorch takes only tensors here, not Python numbers."""
+    for name, x in operands.items():
+        if not hasattr(x, "_storage"):
+            raise errors.not_a_tensor(op, name, x)
+
+
+# -- the constructor -----------------------------------------------------------------------------------
 
 
 def pointwise(
@@ -88,29 +100,160 @@ def pointwise(
     to: str = "same",
     attrs: tuple[str, ...] = (),
     vjp: Any = None,
-    accepts: Callable[[TensorType], bool] | None = None,
+    accepts: Accepts | None = None,
     wanted: str = "",
+    refuse: Callable[[str, object, str], Exception] = errors.not_implemented_for,
 ) -> Op:
-    """An elementwise op. `lower(k, *operands, **attrs)` gets operands of one working dtype."""
+    """An elementwise op. `lower(k, *operands, **attrs)` gets operands of one working dtype.
+
+    slopes:  `slope(m, out, *operands, **attrs)` for each operand, None where the derivative is
+             zero; `m` is the builder or `RECORDED`.
+    accepts: which common dtypes are allowed (`wanted` says so in words, `refuse` makes the error).
+    """
 
     def type_rule(*types: TensorType, **_: Any) -> TensorType:
         out = pointwise_type(name, to, *types)
         if accepts is not None:
-            kind = TensorType(out.shape, promoted(*types)) if to == "bool" else out
+            kind = promoted(*types) if to == "bool" else out.dtype
             if not accepts(kind):
-                raise errors.wrong_dtype(name, kind.dtype, wanted)
+                raise refuse(name, kind, wanted)
         return out
 
     def lower_rule(k: Any, *refs: Any, **named: Any) -> Any:
-        out = type_rule(*(TensorType(r.shape, r.dtype, r.weak) for r in refs))
+        out = type_rule(*map(type_of, refs))
         made = lower(k, *in_common(k, name, to, refs), **named)
-        return k.cast(made, out.dtype)
+        return k.expand(k.cast(made, out.dtype), out.shape)
 
-    rule = vjp if vjp is not None else _vjp_of(slopes) if slopes else NOT_DIFFERENTIABLE
-    return Op(name, attrs=attrs, type=type_rule, lower=lower_rule, vjp=rule)
+    rule = vjp if vjp is not None else NOT_DIFFERENTIABLE
+    op = Op(name, attrs=attrs, type=type_rule, lower=lower_rule, vjp=rule)
+    if slopes:
+        _differentiate(op, slopes)
+    return op
 
 
-def unary_function(op: Op, name: str | None = None, places: tuple[str, ...] = ("torch", "Tensor"), aliases: tuple[str, ...] = ()) -> Callable[..., Any]:
+def comparison(name: str, lower: Lower) -> Op:
+    """A pointwise op with bool results; a Python integer is compared exactly, also with a tensor
+    of small integers that could not hold it."""
+
+    def type_rule(*types: TensorType) -> TensorType:
+        return pointwise_type(name, "bool", *types)
+
+    def lower_rule(k: Any, *refs: Any) -> Any:
+        kind = working(promoted(*map(type_of, refs)))
+        if kind.is_integral and any(r.weak for r in refs):
+            kind = dt.int64
+        made = lower(k, *(k.cast(r, kind) for r in refs))
+        return k.expand(k.cast(made, dt.bool_), type_rule(*map(type_of, refs)).shape)
+
+    return Op(name, type=type_rule, lower=lower_rule, vjp=NOT_DIFFERENTIABLE)
+
+
+# -- derivatives ---------------------------------------------------------------------------------------
+
+
+class _Recorded:
+    """The names of builder primitives as recorded ops: what a slope calls `m` on tensors."""
+
+    _RENAMED = {"select": "where", "max": "maximum", "min": "minimum"}
+
+    def __getattr__(self, name: str) -> Op:
+        return OPS[self._RENAMED.get(name, name)]
+
+
+RECORDED = _Recorded()
+
+
+def scaled(g: Any, slope: Any) -> Any:
+    """g * slope, exactly zero where g is zero (the derivative is linear: 0 * inf is 0)."""
+    return SCALED(g, slope)
+
+
+def shared(g: Any, divisor: Any) -> Any:
+    """g / divisor, exactly zero where g is zero."""
+    return SHARED(g, divisor)
+
+
+def zeros_of(x: Any) -> Any:
+    """The gradient of what does not change anything: zeros of x's shape and dtype."""
+    return OPS["full"](shape=tuple(x.shape), value=0, dtype=x.dtype)
+
+
+def masked(keep: Any, g: Any) -> Any:
+    """g where `keep` holds, exactly zero elsewhere."""
+    return WHERE(keep, g, 0)
+
+
+def _differentiate(op: Op, slopes: Sequence[Slope | None]) -> None:
+    """Give an op the derivative that its slopes say, and save only what they read."""
+    first = [None if s is None else _FirstOrder(op, i, s, len(slopes)) for i, s in enumerate(slopes)]
+    made = [f for f in first if f is not None]
+
+    def vjp(g: Any, out: Any, *operands: Any, **named: Any) -> Any:
+        return tuple(
+            zeros_of(operands[i]) if f is None else f.gradient(g, out, operands, named)
+            for i, f in enumerate(first)
+        )
+
+    op.vjp = vjp
+    op.is_differentiable = True
+    op.uses_out = any(f.uses_out for f in made)
+    op.uses = tuple(any(f.uses[i] for f in made) for i in range(len(slopes)))
+
+
+class _FirstOrder:
+    """The gradient by one operand: one op when it need not be differentiated, or recorded."""
+
+    def __init__(self, op: Op, number: int, slope: Slope, count: int) -> None:
+        self.slope = slope
+        self.uses_out, uses = names_used(slope)
+        self.uses = uses if uses is not None else (True,) * count
+        name = f"{op.name}_gradient" + (str(number) if count > 1 else "")
+        self.op = Op(
+            name, attrs=op.attrs, type=self._type, lower=self._lower, vjp=NOT_DIFFERENTIABLE
+        )
+
+    def gradient(self, g: Any, out: Any, operands: Sequence[Any], named: dict[str, Any]) -> Any:
+        if config.scopes.grad_enabled:
+            return scaled(g, self.slope(RECORDED, out, *operands, **named))
+        read = [x for x, is_used in zip(operands, self.uses, strict=True) if is_used]
+        return self.op(g, *([out] if self.uses_out else []), *read, **named)
+
+    def _type(self, g: TensorType, *read: TensorType, **_: Any) -> TensorType:
+        shape = views.broadcast_shapes(self.op.name, g.shape, *(t.shape for t in read))
+        return TensorType(shape, g.dtype)
+
+    def _lower(self, k: Any, g: Any, *read: Any, **named: Any) -> Any:
+        kind = working(g.dtype)
+        wide = k.cast(g, kind)
+        given = iter([k.cast(r, kind) for r in read])
+        out = next(given) if self.uses_out else None
+        operands = [next(given) if is_used else None for is_used in self.uses]
+        slope = self.slope(k, out, *operands, **named)
+        made = k.select(k.eq(wide, 0), wide, wide * slope)
+        shape = self._type(type_of(g), *map(type_of, read)).shape
+        return k.expand(k.cast(made, g.dtype), shape)
+
+
+SCALED = pointwise(
+    "scaled",
+    lambda k, g, slope: k.select(k.eq(g, 0), g, g * slope),
+    vjp=lambda h, out, g, slope: (scaled(h, slope), scaled(h, g)),
+)
+SHARED = pointwise(
+    "shared",
+    lambda k, g, divisor: k.select(k.eq(g, 0), g, g / divisor),
+    to="float",
+    vjp=lambda h, out, g, divisor: (shared(h, divisor), shared(scaled(-h, out), divisor)),
+)
+
+
+def unary_function(
+    op: Op,
+    name: str | None = None,
+    places: tuple[str, ...] = ("torch", "Tensor"),
+    aliases: tuple[str, ...] = (),
+    inplace: bool = True,
+) -> Callable[..., Any]:
     """The public function of a one-operand op: function, method, `_` and `out=` forms."""
 
     def function(input: Any) -> Any:
@@ -118,102 +261,35 @@ def unary_function(op: Op, name: str | None = None, places: tuple[str, ...] = ("
 
     function.__name__ = function.__qualname__ = name or op.name
     function.__doc__ = f"`{op.name}` of each element."
-    return public(*places, name=name or op.name, inplace=True, out=True, aliases=aliases)(function)
+    bind = public(*places, name=name or op.name, inplace=inplace, out=True, aliases=aliases)
+    return bind(function)
 
 
-# -- arithmetic ----------------------------------------------------------------------------------------
+def binary_function(
+    op: Op,
+    name: str | None = None,
+    places: tuple[str, ...] = ("torch", "Tensor"),
+    aliases: tuple[str, ...] = (),
+    inplace: bool = True,
+    takes_numbers: bool = True,
+) -> Callable[..., Any]:
+    """The public function of a two-operand op; not all of PyTorch's take a Python number."""
 
-SCALED = pointwise(
-    "scaled",
-    lambda k, g, slope: k.select(g.equals(0), g, g * slope),
-    vjp=lambda h, out, g, slope: (scaled(h, slope), scaled(h, g)),
-)
+    def function(input: Any, other: Any) -> Any:
+        return op(input, other)
 
+    def strict(input: Any, other: Any) -> Any:
+        check_tensors(op.name, input=input, other=other)
+        return op(input, other)
 
-def is_not_bool(t: TensorType) -> bool:
-    return t.dtype is not dt.bool_
-
-
-def _or_for_bool(k: Any, a: Any, b: Any) -> Any:
-    return a | b if a.dtype is dt.bool_ else a + b
-
-
-def _and_for_bool(k: Any, a: Any, b: Any) -> Any:
-    return a & b if a.dtype is dt.bool_ else a * b
-
-
-ADD = pointwise("add", _or_for_bool, vjp=lambda g, out, a, b: (g, g))
-SUB = pointwise(
-    "sub",
-    lambda k, a, b: a - b,
-    vjp=lambda g, out, a, b: (g, -g),
-    accepts=is_not_bool,
-    wanted="no bool: use `^` or logical_xor()",
-)
-MUL = pointwise("mul", _and_for_bool, vjp=lambda g, out, a, b: (scaled(g, b), scaled(g, a)))
-DIV = pointwise(
-    "div",
-    lambda k, a, b: a / b,
-    to="float",
-    vjp=lambda g, out, a, b: (scaled(g, 1 / b), scaled(-g, out / b)),
-)
-NEG = pointwise(
-    "neg",
-    lambda k, x: -x,
-    vjp=lambda g, out, x: -g,
-    accepts=is_not_bool,
-    wanted="no bool: use the `~` or logical_not() operator",
-)
+    chosen = function if takes_numbers else strict
+    chosen.__name__ = chosen.__qualname__ = name or op.name
+    chosen.__doc__ = f"`{op.name}` of each pair of elements, broadcast."
+    bind = public(*places, name=name or op.name, inplace=inplace, out=True, aliases=aliases)
+    return bind(chosen)
 
 
-@public("torch", "Tensor", inplace=True, out=True)
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """input + alpha * other, broadcast.
-
-    >>> import rushlight as torch
-    >>> torch.add(torch.tensor([1, 2]), 10)
-    tensor([11, 12])
-    """
-    return ADD(input, other if alpha == 1 else other * alpha)
-
-
-@public("torch", "Tensor", inplace=True, out=True, aliases=("subtract",))
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """input - alpha * other, broadcast."""
-    return SUB(input, other if alpha == 1 else other * alpha)
-
-
-@public("torch", "Tensor", inplace=True, out=True, aliases=("multiply",))
-def mul(input: Any, other: Any) -> Any:
-    """input * other, broadcast."""
-    return MUL(input, other)
-
-
-EXP = pointwise("exp", lambda k, x: k.exp(x), lambda out, x: out, to="float")
-LOG = pointwise("log", lambda k, x: k.log(x), lambda out, x: 1 / x, to="float")
-TANH = pointwise("tanh", lambda k, x: k.tanh(x), lambda out, x: 1 - out * out, to="float")
-SIGMOID = pointwise(
-    "sigmoid", lambda k, x: k.sigmoid(x), lambda out, x: out * (1 - out), to="float"
-)
-SQRT = pointwise("sqrt", lambda k, x: k.sqrt(x), lambda out, x: 0.5 / out, to="float")
-
-neg = unary_function(NEG, aliases=("negative",))
-exp = unary_function(EXP)
-log = unary_function(LOG)
-tanh = unary_function(TANH)
-sigmoid = unary_function(SIGMOID)
-sqrt = unary_function(SQRT)
-
-
-# -- comparison, selection ---------------------------------------------------------------------------------
-
-
-def comparison(name: str, prim: str) -> Op:
-    return pointwise(name, lambda k, a, b: k.map(prim, a, b), to="bool")
-
-
-LT, LE, GT = comparison("lt", "lt"), comparison("le", "le"), comparison("gt", "gt")
-GE, EQ, NE = comparison("ge", "ge"), comparison("eq", "eq"), comparison("ne", "ne")
+# -- selection, conversion -----------------------------------------------------------------------------
 
 
 def where_type(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
@@ -227,8 +303,9 @@ def where_type(condition: TensorType, a: TensorType, b: TensorType) -> TensorTyp
 
 
 def where_lower(k: Any, condition: Any, a: Any, b: Any) -> Any:
-    kind = promoted(*(TensorType(r.shape, r.dtype, r.weak) for r in (a, b)))
-    return k.select(k.cast(condition, dt.bool_), k.cast(a, kind), k.cast(b, kind))
+    out = where_type(*map(type_of, (condition, a, b)))
+    made = k.select(k.cast(condition, dt.bool_), k.cast(a, out.dtype), k.cast(b, out.dtype))
+    return k.expand(made, out.shape)
 
 
 WHERE = Op(
@@ -237,10 +314,6 @@ WHERE = Op(
     lower=where_lower,
     vjp=lambda g, out, c, a, b: (None, WHERE(c, g, 0), WHERE(c, 0, g)),
 )
-
-
-# -- conversion ----------------------------------------------------------------------------------------
-
 CAST = Op(
     "cast",
     attrs=("dtype",),

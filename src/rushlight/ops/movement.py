@@ -1,4 +1,4 @@
-"""Views of a tensor's own elements, writes through views, and rearrangements that copy.
+"""Views of a tensor's own elements, writes through views, and their transposes.
 
 A view op's `type` rule returns the View it takes of its operand's storage; nothing is recorded but the gradient edge.
 """
@@ -10,6 +10,7 @@ from typing import Any, NoReturn  # operands are tensors
 
 from rushlight import dtype as dt
 from rushlight import errors, views
+from rushlight.ops.creation import sizes_of
 from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
@@ -75,6 +76,23 @@ EMBED = Op(  # zeros of `shape` with x's elements at `view`
 )
 
 
+def embedding(view: Callable[..., View]) -> Callable[..., Any]:
+    """The derivative of a view op that reads no element twice."""
+
+    def vjp(g: Any, out: Any, x: Any, **attrs: Any) -> Any:
+        place = view(Plain(tuple(x.shape)), **attrs)
+        return EMBED(g, shape=tuple(x.shape), view=place)
+
+    return vjp
+
+
+class Plain:
+    """The metadata of a contiguous tensor, for view rules."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape, self._strides, self._offset = shape, views.contiguous_strides(shape), 0
+
+
 # -- view ops ----------------------------------------------------------------------------------------------
 
 
@@ -85,7 +103,7 @@ def reshape_view(x: Any, shape: Shape) -> View:
     return found
 
 
-RESHAPE = view_op("view", reshape_view, ("shape",), lambda g, out, x, shape: g.reshape(x.shape))
+RESHAPE = view_op("reshape", reshape_view, ("shape",), lambda g, out, x, shape: g.reshape(x.shape))
 PERMUTE = view_op(
     "permute",
     lambda x, dims: views.permute(own_view(x), dims),
@@ -109,26 +127,90 @@ def slice_view(x: Any, dim: int, start: int, length: int, step: int) -> View:
     return View(tuple(shape), tuple(strides), offset)
 
 
-def _slice_vjp(g: Any, out: Any, x: Any, dim: int, start: int, length: int, step: int) -> Any:
-    own = list(views.contiguous_strides(x.shape))
-    offset = start * own[dim] if length else 0
-    own[dim] *= step
-    shape = (*x.shape[:dim], length, *x.shape[dim + 1 :])
-    return EMBED(g, shape=tuple(x.shape), view=View(shape, tuple(own), offset))
+SLICE = view_op(
+    "slice", slice_view, ("dim", "start", "length", "step"), embedding(slice_view)
+)
 
 
-SLICE = view_op("slice", slice_view, ("dim", "start", "length", "step"), _slice_vjp)
+def select_view(x: Any, dim: int, index: int) -> View:
+    shape, strides = x._shape, x._strides
+    offset = x._offset + index * strides[dim]
+    return View(shape[:dim] + shape[dim + 1 :], strides[:dim] + strides[dim + 1 :], offset)
+
+
+SELECT = view_op("select", select_view, ("dim", "index"), embedding(select_view))
+
+
+def pick_view(x: Any, items: tuple[Any, ...]) -> View:
+    """Basic indexing, dimension by dimension: None (a new one), an int, or (start, length, step)."""
+    shape: list[int] = []
+    strides: list[int] = []
+    offset, dim = x._offset, 0
+    for item in items:
+        if item is None:
+            shape.append(1)
+            strides.append(0)
+            continue
+        if isinstance(item, int):
+            offset += item * x._strides[dim]
+        else:
+            start, length, step = item
+            shape.append(length)
+            strides.append(x._strides[dim] * step)
+            offset += start * x._strides[dim] if length else 0
+        dim += 1
+    return View((*shape, *x._shape[dim:]), (*strides, *x._strides[dim:]), offset)
+
+
+PICK = view_op("pick", pick_view, ("items",), embedding(pick_view))
+
+
+def diagonal_view(x: Any, offset: int, dim1: int, dim2: int) -> View:
+    shape, strides = x._shape, x._strides
+    rows, columns = shape[dim1], shape[dim2]
+    length = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
+    length = max(length, 0)
+    start = x._offset
+    if length:
+        start += offset * strides[dim2] if offset >= 0 else -offset * strides[dim1]
+    rest = [d for d in range(len(shape)) if d not in (dim1, dim2)]
+    return View(
+        (*(shape[d] for d in rest), length),
+        (*(strides[d] for d in rest), strides[dim1] + strides[dim2]),
+        start,
+    )
+
+
+DIAGONAL = view_op(
+    "diagonal", diagonal_view, ("offset", "dim1", "dim2"), embedding(diagonal_view)
+)
 AS_STRIDED = view_op(
     "as_strided",
     lambda x, shape, strides, offset: View(shape, strides, offset),
     ("shape", "strides", "offset"),
-    lambda g, out, x, shape, strides, offset: _as_strided_vjp(g, x, View(shape, strides, offset)),
+    lambda g, out, x, shape, strides, offset: SCATTER_VIEW(
+        g, shape=tuple(x.shape), view=View(shape, strides, offset)
+    ),
 )
 
 
-def _as_strided_vjp(g: Any, x: Any, view: View) -> Any:
-    """Adds every element of g where it was read (x is taken to be contiguous)."""
-    return SCATTER_VIEW(g, shape=tuple(x.shape), view=view)
+def unfold_view(x: Any, dim: int, size: int, step: int) -> View:
+    shape, strides = list(x._shape), list(x._strides)
+    if not shape:
+        return View((size,), (1,), x._offset)
+    own = strides[dim]
+    shape[dim] = (shape[dim] - size) // step + 1
+    strides[dim] = own * step
+    return View((*shape, size), (*strides, own), x._offset)
+
+
+def _unfold_vjp(g: Any, out: Any, x: Any, dim: int, size: int, step: int) -> Any:
+    view = unfold_view(Plain(tuple(x.shape)), dim, size, step)
+    rule = EMBED if size <= step else SCATTER_VIEW
+    return rule(g, shape=tuple(x.shape), view=view)
+
+
+UNFOLD = view_op("unfold", unfold_view, ("dim", "size", "step"), _unfold_vjp)
 
 
 def _scatter_view_lower(k: Any, g: Any, shape: Shape, view: View) -> Any:
@@ -141,7 +223,7 @@ def _scatter_view_lower(k: Any, g: Any, shape: Shape, view: View) -> Any:
     return k.reshape(out, shape)
 
 
-SCATTER_VIEW = Op(
+SCATTER_VIEW = Op(  # adds every element of g where `view` read it (x is taken to be contiguous)
     "scatter_view",
     attrs=("shape", "view"),
     type=lambda g, shape, view: TensorType(shape, g.dtype),
@@ -152,38 +234,234 @@ SCATTER_VIEW = Op(
 )
 
 
-def sizes_of(args: tuple[Any, ...]) -> Shape:
-    """Sizes given as `f(2, 3)` or `f((2, 3))`."""
-    if len(args) == 1 and isinstance(args[0], Sequence):
-        args = tuple(args[0])
-    return tuple(int(a) for a in args)
+# -- shapes ------------------------------------------------------------------------------------------------
+
+
+def _own_shape(x: Any, shape: tuple[Any, ...], named: dict[str, Any], op: str) -> Shape:
+    if named:
+        shape = (named.get("shape", named.get("size")),)
+    return views.resolve_shape(op, sizes_of(shape), x._shape)
 
 
 @public("Tensor")
-def view(input: Any, *shape: Any) -> Any:
-    """The same elements under another shape, sharing memory; RuntimeError if that needs a copy."""
-    sizes = views.resolve_shape("view", sizes_of(shape), input.shape)
-    return take_view(RESHAPE, input, shape=sizes)
+def view(input: Any, *shape: Any, **named: Any) -> Any:
+    """The same elements under another shape, sharing memory; RuntimeError if that needs a copy.
+
+    `view(dtype)` reads the same bytes as another dtype.
+    """
+    kind = named.pop("dtype", None) or (shape[0] if len(shape) == 1 else None)
+    if isinstance(kind, dt.dtype):
+        from rushlight.ops.convert import view_as_dtype  # conversions come after movement
+
+        return view_as_dtype(input, kind)
+    return take_view(RESHAPE, input, shape=_own_shape(input, shape, named, "view"))
 
 
 @public("Tensor")
-def reshape(input: Any, *shape: Any) -> Any:
+def reshape(input: Any, *shape: Any, **named: Any) -> Any:
     """The same elements under another shape: a view where possible, otherwise a copy."""
-    sizes = views.resolve_shape("reshape", sizes_of(shape), input.shape)
+    sizes = _own_shape(input, shape, named, "reshape")
     if views.try_reshape(own_view(input), sizes) is None:
         input = input.clone()
     return take_view(RESHAPE, input, shape=sizes)
 
 
+@public("torch", name="reshape")
+def reshape_function(input: Any, shape: Any) -> Any:
+    """The same elements under another shape: a view where possible, otherwise a copy."""
+    return reshape(input, shape)
+
+
 @public("Tensor")
-def permute(input: Any, *dims: Any) -> Any:
+def view_as(input: Any, other: Any) -> Any:
+    """`view` with the shape of another tensor."""
+    return view(input, other._shape)
+
+
+@public("Tensor")
+def reshape_as(input: Any, other: Any) -> Any:
+    """`reshape` to the shape of another tensor."""
+    return reshape(input, other._shape)
+
+
+@public("torch", "Tensor")
+def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """The dimensions from start to end as one."""
+    ndim, shape = input.ndim, input._shape
+    first = views.dim_index("flatten", start_dim, ndim)
+    last = views.dim_index("flatten", end_dim, ndim)
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if not ndim:
+        return reshape(input, (1,))
+    if first == last:
+        return input
+    merged = views.numel(shape[first : last + 1])
+    return reshape(input, (*shape[:first], merged, *shape[last + 1 :]))
+
+
+@public("torch", "Tensor")
+def ravel(input: Any) -> Any:
+    """All elements in one dimension."""
+    return reshape(input, (-1,) if input.numel() else (0,))
+
+
+@public("torch", "Tensor")
+def unflatten(input: Any, dim: int, sizes: Any) -> Any:
+    """One dimension as several of these sizes (one may be -1)."""
+    at = views.dim_index("unflatten", dim, input.ndim)
+    sizes = sizes_of((sizes,))
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    known = views.numel([s for s in sizes if s != -1])
+    size = input._shape[at]
+    if -1 in sizes and known and size % known == 0:
+        sizes = tuple(size // known if s == -1 else s for s in sizes)
+    if views.numel(sizes) != size or min(sizes) < 0:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
+            f"({size}) in the input tensor"
+        )
+    return view(input, (*input._shape[:at], *sizes, *input._shape[at + 1 :]))
+
+
+@public("torch", "Tensor", inplace=False)
+def squeeze(input: Any, dim: Any = None) -> Any:
+    """Without dimensions of size 1 (all of them, or those named)."""
+    ndim = input.ndim
+    if dim is None:
+        chosen: tuple[int, ...] = tuple(range(ndim))
+    else:
+        dims = (dim,) if isinstance(dim, int) else tuple(dim)
+        chosen = tuple(views.dim_index("squeeze", d, ndim) for d in dims)
+        if len(set(chosen)) != len(chosen):
+            raise errors.repeated_dim("squeeze", chosen[0])
+    items = tuple(
+        0 if s == 1 and d in chosen else (0, s, 1) for d, s in enumerate(input._shape)
+    )
+    return take_view(PICK, input, items=items)
+
+
+@public("torch", "Tensor")
+def unsqueeze(input: Any, dim: int) -> Any:
+    """With a dimension of size 1 inserted at `dim`."""
+    at = views.dim_index("unsqueeze", dim, input.ndim + 1)
+    shape = input._shape
+    return take_view(RESHAPE, input, shape=(*shape[:at], 1, *shape[at:]))
+
+
+def expanded_shape(op: str, own: Shape, wanted: Shape) -> Shape:
+    """`wanted` with -1 filled in, checked to be a broadcast of `own`."""
+    extra = len(wanted) - len(own)
+    if extra < 0:
+        raise RuntimeError(
+            f"{op}: the number of sizes provided ({len(wanted)}) must be greater or equal to "
+            f"the number of dimensions in the tensor ({len(own)})"
+        )
+    shape = tuple(
+        own[i - extra] if size == -1 and i >= extra else size for i, size in enumerate(wanted)
+    )
+    for i, size in enumerate(own):
+        if size != 1 and size != shape[i + extra]:
+            raise RuntimeError(
+                f"{op}: The expanded size of the tensor ({shape[i + extra]}) must match the "
+                f"existing size ({size}) at non-singleton dimension {i + extra}.  Target sizes: "
+                f"{list(wanted)}.  Tensor sizes: {list(own)}"
+            )
+    if any(s < 0 for s in shape):
+        raise RuntimeError(f"{op}: invalid sizes {list(wanted)}")
+    return shape
+
+
+@public("Tensor")
+def expand(input: Any, *sizes: Any, implicit: bool = False, **named: Any) -> Any:
+    """Broadcast to a larger shape without copying (-1 keeps a size)."""
+    wanted = sizes_of((named["size"],) if "size" in named else sizes)
+    return take_view(EXPAND, input, shape=expanded_shape("expand", input._shape, wanted))
+
+
+@public("Tensor")
+def expand_as(input: Any, other: Any) -> Any:
+    """Broadcast to the shape of another tensor."""
+    return expand(input, other._shape)
+
+
+@public("torch", "Tensor")
+def broadcast_to(input: Any, size: Any) -> Any:
+    """Broadcast to a larger shape without copying."""
+    return expand(input, size)
+
+
+@public("torch")
+def broadcast_tensors(*tensors: Any) -> Any:
+    """Views of all tensors in their common shape."""
+    if len(tensors) == 1 and isinstance(tensors[0], Sequence):
+        tensors = tuple(tensors[0])
+    if not tensors:
+        return []
+    shape = views.broadcast_shapes("broadcast_tensors", *(t._shape for t in tensors))
+    return [expand(t, shape) for t in tensors]
+
+
+@public("torch")
+def broadcast_shapes(*shapes: Any) -> Any:
+    """The shape that sizes broadcast to."""
+    from rushlight.tensor import Size  # ops come before tensors
+
+    plain = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    if any(size < 0 for shape in plain for size in shape):
+        raise RuntimeError(f"broadcast_shapes: negative sizes in {plain}")
+    return Size(views.broadcast_shapes("broadcast_shapes", *plain) if plain else ())
+
+
+def _at_least(name: str, ndim: int, grow: Callable[[Any], Any]) -> None:
+    def function(*tensors: Any) -> Any:
+        if len(tensors) == 1 and not isinstance(tensors[0], Sequence):
+            return tensors[0] if tensors[0].ndim >= ndim else grow(tensors[0])
+        if len(tensors) == 1:
+            tensors = tuple(tensors[0])
+        return tuple(t if t.ndim >= ndim else grow(t) for t in tensors)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Views with at least {ndim} dimensions."
+    public("torch", name=name)(function)
+
+
+def _to_3d(x: Any) -> Any:
+    shape = {0: (1, 1, 1), 1: (1, *x._shape, 1), 2: (*x._shape, 1)}[x.ndim]
+    return reshape(x, shape)
+
+
+_at_least("atleast_1d", 1, lambda x: reshape(x, (1,)))
+_at_least("atleast_2d", 2, lambda x: reshape(x, (1, *x._shape) if x.ndim else (1, 1)))
+_at_least("atleast_3d", 3, _to_3d)
+
+
+# -- order of dimensions -----------------------------------------------------------------------------------
+
+
+@public("Tensor")
+def permute(input: Any, *dims: Any, **named: Any) -> Any:
     """The dimensions in another order, sharing memory."""
-    order = tuple(views.dim_index("permute", d, input.ndim) for d in sizes_of(dims))
+    wanted = sizes_of((named["dims"],) if "dims" in named else dims)
+    if len(wanted) != input.ndim:
+        raise RuntimeError(
+            f"permute(sparse_coo): number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {input.ndim} is "
+            f"not equal to len(dims) = {len(wanted)}"
+        )
+    order = tuple(views.dim_index("permute", d, input.ndim) for d in wanted)
     if sorted(order) != list(range(input.ndim)):
         raise RuntimeError(
             f"permute: dims {list(order)} must name each of the {input.ndim} dimensions once"
         )
     return take_view(PERMUTE, input, dims=order)
+
+
+@public("torch", name="permute")
+def permute_function(input: Any, dims: Any) -> Any:
+    """The dimensions in another order, sharing memory."""
+    return permute(input, dims)
 
 
 @public("torch", "Tensor", aliases=("swapaxes", "swapdims"))
@@ -197,27 +475,242 @@ def transpose(input: Any, dim0: int, dim1: int) -> Any:
     return take_view(PERMUTE, input, dims=tuple(order))
 
 
-@public("Tensor")
-def expand(input: Any, *sizes: Any) -> Any:
-    """Broadcast to a larger shape without copying (-1 keeps a size)."""
-    wanted = sizes_of(sizes)
-    extra = len(wanted) - input.ndim
-    if extra < 0:
+@public("torch", "Tensor")
+def t(input: Any) -> Any:
+    """The transpose of a matrix; vectors and numbers as they are."""
+    if input.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
+    return take_view(PERMUTE, input, dims=tuple(reversed(range(input.ndim))))
+
+
+@public("torch", "Tensor", aliases=("moveaxis",))
+def movedim(input: Any, source: Any, destination: Any) -> Any:
+    """Dimensions moved to other places; the rest keep their order."""
+    ndim = input.ndim
+    lists = [[d] if isinstance(d, int) else list(d) for d in (source, destination)]
+    if len(lists[0]) != len(lists[1]):
         raise RuntimeError(
-            f"expand: the number of sizes provided ({len(wanted)}) must be greater or equal to "
-            f"the number of dimensions in the tensor ({input.ndim})"
+            f"movedim: Invalid source or destination dims: source {lists[0]} and destination "
+            f"{lists[1]} differ in length"
         )
-    shape = tuple(
-        input.shape[i - extra] if size == -1 and i >= extra else size
-        for i, size in enumerate(wanted)
+    start, end = ([views.dim_index("movedim", d, ndim) for d in dims] for dims in lists)
+    for dims in (start, end):
+        if len(set(dims)) != len(dims):
+            raise RuntimeError(f"movedim: repeated dim in {dims}")
+    placed = dict(zip(end, start, strict=True))
+    rest = iter([d for d in range(ndim) if d not in start])
+    order = tuple(placed[d] if d in placed else next(rest) for d in range(ndim))
+    return take_view(PERMUTE, input, dims=order)
+
+
+@public("torch", "Tensor")
+def adjoint(input: Any) -> Any:
+    """The conjugate transpose of matrices."""
+    if input.ndim < 2:
+        raise RuntimeError(f"adjoint: expected at least 2 dimensions, got {input.ndim}")
+    turned = transpose(input, -2, -1)
+    return turned.conj() if input.dtype.is_complex else turned
+
+
+# -- parts -------------------------------------------------------------------------------------------------
+
+
+@public("torch", "Tensor")
+def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
+    """`length` elements along `dim` from `start` on."""
+    if not input.ndim:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    at = views.dim_index("narrow", dim, input.ndim)
+    size = input._shape[at]
+    begin = start.__index__()
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if not -size <= begin <= size:
+        raise IndexError(
+            f"narrow: start out of range (expected to be in range of [{-size}, {size}], but got "
+            f"{begin})"
+        )
+    begin += size if begin < 0 else 0
+    if begin + length > size:
+        raise RuntimeError(
+            f"narrow: start ({begin}) + length ({length}) exceeds dimension size ({size})."
+        )
+    return take_view(SLICE, input, dim=at, start=begin, length=int(length), step=1)
+
+
+def bounded_index(op: str, index: int, size: int, dim: int) -> int:
+    """A possibly negative index as 0 <= i < size."""
+    if not -size <= index < size:
+        raise IndexError(f"{op}: index {index} is out of bounds for dimension {dim} with size {size}")
+    return index + size if index < 0 else index
+
+
+@public("torch", "Tensor")
+def select(input: Any, dim: int, index: Any) -> Any:
+    """The part at one index of `dim`, without that dimension."""
+    if not input.ndim:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    at = views.dim_index("select", dim, input.ndim)
+    place = bounded_index("select()", index.__index__(), input._shape[at], at)
+    return take_view(SELECT, input, dim=at, index=place)
+
+
+@public("torch", "Tensor")
+def unbind(input: Any, dim: int = 0) -> Any:
+    """All parts along a dimension, without it."""
+    at = views.dim_index("unbind", dim, input.ndim)
+    if not input.ndim:
+        raise RuntimeError("unbind: Dimension specified as 0 but tensor has no dimensions")
+    return tuple(take_view(SELECT, input, dim=at, index=i) for i in range(input._shape[at]))
+
+
+def _sections(input: Any, at: int, sizes: Sequence[int]) -> Any:
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(take_view(SLICE, input, dim=at, start=start, length=size, step=1))
+        start += size
+    return tuple(parts)
+
+
+@public("torch", "Tensor")
+def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
+    """Parts of this size along `dim` (the last may be smaller), or of these sizes.
+
+    >>> import rushlight as torch
+    >>> [p.tolist() for p in torch.arange(5).split(2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    if not tensor.ndim:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    at = views.dim_index("split", dim, tensor.ndim)
+    size, given = tensor._shape[at], split_size_or_sections
+    if isinstance(given, int):
+        if given < 0 or (given == 0 and size):
+            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={given}")
+        starts = range(0, size, given) if size else ()
+        return _sections(tensor, at, [min(given, size - s) for s in starts] or [0])
+    sizes = [int(s) for s in given]
+    if sum(sizes) != size or any(s < 0 for s in sizes):
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size "
+            f"at dimension {dim}), but got split_sizes={sizes}"
+        )
+    return _sections(tensor, at, sizes)
+
+
+@public("torch", "Tensor")
+def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
+    """Parts of these sizes along `dim`."""
+    return split(input, list(split_sizes), dim)
+
+
+@public("torch", "Tensor")
+def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
+    """At most `chunks` parts of equal size (the last may be smaller)."""
+    if not input.ndim:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    at = views.dim_index("chunk", dim, input.ndim)
+    size = input._shape[at]
+    if not size:
+        return _sections(input, at, [0] * chunks)
+    return split(input, -(-size // chunks), at)
+
+
+@public("torch", "Tensor")
+def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
+    """Parts that begin at these indices, or this many parts of nearly equal size."""
+    if not input.ndim:
+        raise RuntimeError("tensor_split: expected at least a 1-dimensional tensor")
+    at = views.dim_index("tensor_split", dim, input.ndim)
+    size, given = input._shape[at], indices_or_sections
+    if hasattr(given, "tolist"):
+        given = given.tolist()
+    if isinstance(given, int):
+        if given <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {given}")
+        small, larger = divmod(size, given)
+        return _sections(input, at, [small + (i < larger) for i in range(given)])
+    bounds = [0, *(slice(i).indices(size)[1] for i in given), size]
+    return tuple(
+        take_view(SLICE, input, dim=at, start=a, length=max(b - a, 0), step=1)
+        for a, b in zip(bounds, bounds[1:], strict=False)
     )
-    for i, own in enumerate(input.shape):
-        if own != 1 and own != shape[i + extra]:
+
+
+def _split_along(name: str, least: int, dim_of: Callable[[int], int]) -> None:
+    def function(input: Any, indices_or_sections: Any) -> Any:
+        if input.ndim < least:
             raise RuntimeError(
-                f"expand: The expanded size of the tensor ({shape[i + extra]}) must match the "
-                f"existing size ({own}) at non-singleton dimension {i + extra}.  Target sizes: "
-                f"{list(wanted)}.  Tensor sizes: {list(input.shape)}"
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a "
+                f"tensor with {input.ndim} dimensions!"
             )
-    if any(s < 0 for s in shape):
-        raise RuntimeError(f"expand: invalid sizes {list(wanted)}")
-    return take_view(EXPAND, input, shape=shape)
+        dim = dim_of(input.ndim)
+        parts = indices_or_sections
+        if isinstance(parts, int) and (parts <= 0 or input._shape[dim] % parts):
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {dim}, but the size of the "
+                f"dimension {input._shape[dim]} is not divisible by the split_size {parts}!"
+            )
+        return tensor_split(input, parts, dim)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "`tensor_split` along one dimension, into equal parts if given a number."
+    public("torch", "Tensor", name=name)(function)
+
+
+_split_along("hsplit", 1, lambda ndim: 0 if ndim == 1 else 1)
+_split_along("vsplit", 2, lambda ndim: 0)
+_split_along("dsplit", 3, lambda ndim: 2)
+
+
+@public("torch", "Tensor")
+def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """The diagonal of two dimensions, as the last one."""
+    a = views.dim_index("diagonal", dim1, input.ndim)
+    b = views.dim_index("diagonal", dim2, input.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    return take_view(DIAGONAL, input, offset=int(offset), dim1=a, dim2=b)
+
+
+@public("Tensor")
+def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
+    """Windows of `size` elements every `step` along a dimension, as a new last dimension."""
+    at = views.dim_index("unfold", dimension, input.ndim)
+    own = input._shape[at] if input.ndim else 1
+    if size < 0:
+        raise RuntimeError(f"unfold: size is {size} but must be >= 0")
+    if size > own:
+        raise RuntimeError(
+            f"unfold: maximum size for tensor at dimension {at} is {own} but size is {size}"
+        )
+    if step <= 0:
+        raise RuntimeError(f"unfold: step is {step} but must be > 0")
+    return take_view(UNFOLD, input, dim=at, size=int(size), step=int(step))
+
+
+@public("torch", "Tensor")
+def as_strided(
+    input: Any, size: Any, stride: Any, storage_offset: int | None = None
+) -> Any:
+    """A view of the storage with any shape, strides and offset that stay inside of it."""
+    shape, strides = sizes_of((size,)), sizes_of((stride,))
+    offset = input._offset if storage_offset is None else int(storage_offset)
+    if len(shape) != len(strides):
+        raise RuntimeError(
+            f"as_strided: mismatch in length of strides and shape: {list(strides)} and {list(shape)}"
+        )
+    if any(s < 0 for s in strides) or offset < 0:
+        raise RuntimeError(
+            f"as_strided: negative strides are not supported, got {list(strides)} from {offset}"
+        )
+    count = input._storage.value.type.numel
+    view = View(shape, strides, offset)
+    if views.numel(shape) and views.span(view)[1] > count:
+        raise RuntimeError(
+            f"as_strided: sizes {list(shape)}, strides {list(strides)} and offset {offset} are out "
+            f"of bounds for a storage of {count} elements"
+        )
+    return take_view(AS_STRIDED, input, shape=shape, strides=strides, offset=offset)

@@ -188,9 +188,9 @@ def prod_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool, dtype: dtype) -
 
 
 def _cat() -> Any:
-    from rushlight.ops import movement  # a later family
+    from rushlight.ops import rearrange  # a later family
 
-    return movement.cat
+    return rearrange.cat
 
 
 PROD = Op(

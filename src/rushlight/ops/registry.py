@@ -114,7 +114,7 @@ class Op:
         if vjp is None or isinstance(vjp, _NotDifferentiable):
             vjp = _no_derivative(name)
         self.vjp: Vjp = vjp
-        self.uses_out, self.uses = _names_used(vjp)
+        self.uses_out, self.uses = names_used(vjp)
         if name in OPS:
             raise ValueError(f"op {name!r} is declared twice")
         OPS[name] = self
@@ -130,7 +130,7 @@ class Op:
 OPS: dict[str, Op] = {}
 
 
-def _names_used(vjp: Vjp) -> tuple[bool, tuple[bool, ...] | None]:
+def names_used(vjp: Vjp) -> tuple[bool, tuple[bool, ...] | None]:
     """Which operands a derivative rule reads, so that only those are saved for backward.
 
     None for the operands means all (a rule with *operands).

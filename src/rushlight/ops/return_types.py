@@ -43,3 +43,8 @@ class mode(NamedTuple):  # noqa: N801 - PyTorch's name
 class aminmax(NamedTuple):  # noqa: N801 - PyTorch's name
     min: Any
     max: Any
+
+
+class frexp(NamedTuple):  # noqa: N801 - PyTorch's name
+    mantissa: Any
+    exponent: Any

@@ -27,9 +27,9 @@ def suffix_recurrence(a: Any, b: Any, dim: int) -> Any:
 
 
 def _cat(parts: list[Any], dim: int) -> Any:
-    from rushlight.ops import movement  # a later family
+    from rushlight.ops import rearrange  # a later family
 
-    return movement.cat(parts, dim)
+    return rearrange.cat(parts, dim)
 
 
 def _next(x: Any, dim: int, last: float) -> Any:

@@ -49,7 +49,10 @@ def _can_attach(group: Unit, source: Node) -> bool:
         assert root.reader is not None and root.target is not None
         if root.home.op == "update" and root.home.attrs[0]:
             return False
-        if views.try_reshape(root.target, dims) is None or views.try_reshape(root.view, dims) is None:
+        if (
+            views.try_reshape(root.target, dims) is None
+            or views.try_reshape(root.view, dims) is None
+        ):
             return False
         if not _is_plain(root.reader, source):
             return False

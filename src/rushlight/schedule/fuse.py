@@ -30,7 +30,8 @@ LONG_ROW = 1 << 16  # elements: longer rows are reduced in pieces, one pass at a
 @dataclass(eq=False, slots=True)
 class Root:
     """`source`, read through `view`, is stored at `target` of `home`'s memory, or reduced over the last
-    `inner` elements into `home`."""
+    `inner` elements into `home`.
+    """
 
     kind: str  # 'store' or 'reduce'
     home: Node
@@ -63,6 +64,7 @@ class Unit:
     is_column: bool = False
     reads: set[Node] = field(default_factory=set)
     epilogue_of: Node | None = None
+    items: list[Node] = field(default_factory=list)  # results of a single that has several
 
     @property
     def numel(self) -> int:
@@ -71,7 +73,7 @@ class Unit:
     @property
     def writes(self) -> list[Node]:
         if self.single is not None:
-            return [self.single]
+            return self.items or [self.single]
         return [r.home for r in self.roots]
 
 
@@ -134,7 +136,9 @@ class Fusion:
             elif node.op == "update":
                 self._add_update(node)
             elif node.op == "item":
-                self.place[node] = self.place[node.args[0][0]]
+                maker = self.place[node.args[0][0]]
+                self.units[maker].items.append(node)
+                self.place[node] = maker
             else:
                 self._new_unit(single=node, reads={n for n, _ in node.args})
                 self.place[node] = len(self.units) - 1
@@ -176,7 +180,10 @@ class Fusion:
         self.place[node] = len(self.units) - 1
 
     def _new_unit(
-        self, roots: list[Root] | None = None, single: Node | None = None, reads: set[Node] | None = None
+        self,
+        roots: list[Root] | None = None,
+        single: Node | None = None,
+        reads: set[Node] | None = None,
     ) -> Unit:
         unit = Unit(len(self.units), roots or [], single)
         unit.reads = set(reads or ())
@@ -230,7 +237,12 @@ class Fusion:
     def _fits(self, root: Root, unit: Unit, within: set[Node]) -> bool:
         """Whether the loops of `unit` can also do `root`, which reads `within` of its results."""
         count = views.numel(root.dims)
-        if root.kind == "store" and unit.inner is not None and count * unit.inner == unit.numel and count != unit.numel:
+        if (
+            root.kind == "store"
+            and unit.inner is not None
+            and count * unit.inner == unit.numel
+            and count != unit.numel
+        ):
             return self._fits_rows(root, unit, within)
         if count != unit.numel or count == 0:
             return False
@@ -247,7 +259,11 @@ class Fusion:
             if dims is None:
                 return False
         assert root.reader is not None
-        rows = {r.home for r in unit.roots if r.kind == "reduce" or views.numel(r.dims) != unit.numel}
+        rows = {
+            r.home
+            for r in unit.roots
+            if r.kind == "reduce" or views.numel(r.dims) != unit.numel
+        }
         for node, view in root.reader.loads:
             if node not in within:
                 continue
@@ -263,7 +279,9 @@ class Fusion:
         """A root with one element a row joins a group that reduces those rows."""
         assert root.reader is not None and unit.inner is not None
         rows = views.numel(root.dims)
-        by_row = {r.home for r in unit.roots if r.kind == "reduce" or views.numel(r.dims) == rows}
+        by_row = {
+            r.home for r in unit.roots if r.kind == "reduce" or views.numel(r.dims) == rows
+        }
         if not within or unit.inner > LONG_ROW:
             return False
         for node, view in root.reader.loads:
@@ -311,7 +329,11 @@ class Fusion:
             seen.add(step)
             if step in self.stored and step is not node or step.op == "leaf":
                 total += step.numel * 4 >= node.numel
-                if step.op == "contract" and self.users[step] <= seen and step not in self.outputs:
+                if (
+                    step.op == "contract"
+                    and self.users[step] <= seen
+                    and step not in self.outputs
+                ):
                     total += 1  # kept instead of the sums, it becomes their epilogue
                 continue
             if is_costly(step) and step.numel * 4 >= node.numel:
@@ -347,7 +369,9 @@ def _two_dims(view: View, rows: int, inner: int) -> View | None:
     left = 1
     for i, size in enumerate(view.shape):
         if left == rows:
-            outer = views.try_reshape(View(view.shape[:i], view.strides[:i], view.offset), (rows,))
+            outer = views.try_reshape(
+                View(view.shape[:i], view.strides[:i], view.offset), (rows,)
+            )
             last = views.try_reshape(View(view.shape[i:], view.strides[i:], 0), (inner,))
             if outer is None or last is None:
                 return None
@@ -363,8 +387,22 @@ def _runs_down_columns(reader: Reader, kept: int) -> bool:
     """Whether neighbours in memory belong to neighbouring results and not to one reduction."""
     rows = columns = 0
     for _, view in reader.loads:
-        last = next((s for n, s in zip(view.shape[kept:][::-1], view.strides[kept:][::-1], strict=True) if n > 1), None)
-        lane = next((s for n, s in zip(view.shape[:kept][::-1], view.strides[:kept][::-1], strict=True) if n > 1), None)
+        last = next(
+            (
+                s
+                for n, s in zip(view.shape[kept:][::-1], view.strides[kept:][::-1], strict=True)
+                if n > 1
+            ),
+            None,
+        )
+        lane = next(
+            (
+                s
+                for n, s in zip(view.shape[:kept][::-1], view.strides[:kept][::-1], strict=True)
+                if n > 1
+            ),
+            None,
+        )
         rows += last == 1
         columns += lane == 1 and last != 1
     return columns > 0 and rows == 0

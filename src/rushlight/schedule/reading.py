@@ -69,18 +69,24 @@ class Reader:
         self.inlined.add(node)
         if node.op == "iota":
             strides = tuple(1 if d == node.attrs[0] else 0 for d in range(len(node.shape)))
-            return Expression("iota", node, self._compose(node, view, View(node.shape, strides, 0)))
+            return Expression(
+                "iota", node, self._compose(node, view, View(node.shape, strides, 0))
+            )
         if node.op == "random":
             parts = [self._argument(node, view, a) for a in node.args]
             return Expression("random", node, view, parts)
         if node.op == "gather":
             return self._gather(node, view)
-        return Expression(node.op, node, None, [self._argument(node, view, a) for a in node.args])
+        return Expression(
+            node.op, node, None, [self._argument(node, view, a) for a in node.args]
+        )
 
     def _gather(self, node: Node, view: View) -> Expression:
         base, *indices = node.args
         place = self._compose(node, view, node.attrs[0])
-        made = Expression("gather", node, place, [self._argument(node, view, a) for a in indices])
+        made = Expression(
+            "gather", node, place, [self._argument(node, view, a) for a in indices]
+        )
         source = base[0]
         if not self.is_stored(source):
             raise NotAffine(source)

@@ -14,7 +14,9 @@ from rushlight.trace.value import Value
 from rushlight.views import Shape, View
 
 _sequence = itertools.count()
-Saved = tuple[Value | None, View | None, Shape, dtype]  # an operand; no Value where none is needed
+Saved = tuple[
+    Value | None, View | None, Shape, dtype
+]  # an operand; no Value where none is needed
 
 
 class Node:

@@ -15,9 +15,19 @@ from rushlight.ops.registry import TensorType
 class Value:
     """One result: `position` in the trace `trace` while `epoch` is that trace's; `buffer` once
     it is real. `error` is set instead when the flush that should have made it failed. `claimed`: a
-    storage that was written to has taken the buffer as its own."""
+    storage that was written to has taken the buffer as its own.
+    """
 
-    __slots__ = ("__weakref__", "buffer", "claimed", "epoch", "error", "position", "trace", "type")
+    __slots__ = (
+        "__weakref__",
+        "buffer",
+        "claimed",
+        "epoch",
+        "error",
+        "position",
+        "trace",
+        "type",
+    )
 
     type: TensorType
     position: int

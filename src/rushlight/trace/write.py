@@ -91,7 +91,10 @@ def write(x: Any, source: Any, op_name: str) -> Any:
         current_node(x)
     check_writable(x, op_name)
     if source._shape != x._shape:
-        if source.numel() == 0 or views.broadcast_shapes(op_name, source._shape, x._shape) != x._shape:
+        if (
+            source.numel() == 0
+            or views.broadcast_shapes(op_name, source._shape, x._shape) != x._shape
+        ):
             raise errors.shape_in_place(op_name, x._shape, source._shape)
         source = source.expand(x._shape)
     if source.dtype is not x.dtype:
@@ -116,7 +119,9 @@ recorder.write = write
 def _is_fresh(trace: Any, source: Any) -> bool:
     """Whether the source's Value was just recorded and belongs to no other storage's life."""
     value = source._storage.value
-    return bool(value.epoch == trace.epoch and value.buffer is None and source._storage.version == 0)
+    return bool(
+        value.epoch == trace.epoch and value.buffer is None and source._storage.version == 0
+    )
 
 
 def _write_region(x: Any, source: Any) -> None:

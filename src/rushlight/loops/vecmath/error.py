@@ -12,10 +12,13 @@ from rushlight.loops.vecmath.lanes import (
     scale,
     select,
     two_product,
+    two_sum,
 )
 from rushlight.loops.vecmath.registry import call, vector_function
 
-# erf(x) / x - 1 in x^2: |x| <= 0.95 (f32, relative error of erf 2^-30.2), |x| <= 0.85 (f64, 2^-56.4).
+# fmt: off
+# erf(x) / x - 1 in x^2. Relative error of erf 2^-30.2 for |x| <= 0.95 (f32), and 2^-56.4 for
+# |x| <= 0.85 (f64).
 ERF_SMALL = {
     "f32": (0.12837916612625122, -0.37612631916999817, 0.11283671110868454,
             -0.026858067139983177, 0.005197726655751467, -0.0008105207816697657,
@@ -42,6 +45,7 @@ ERFCX = (
     3.240162173016967e-09, 2.0940721817662024e-09, -2.3926125422478884e-10,
     -1.668453916853213e-10,
 )
+# fmt: on
 
 
 @vector_function("erf", ulp=(1.25, 1.25))
@@ -60,7 +64,7 @@ def erf(x: Value) -> Value:
 
 @vector_function("erfc", ulp=(1.0, 2.5))
 def erfc(x: Value) -> Value:
-    """exp(-x^2) times a polynomial in (x - 4) / (x + 4) for all positive x; 2 minus that for negative."""
+    """exp(-x^2) times one polynomial for all positive x; 2 minus that for negative."""
     if x.kind == "f32":
         return call("erfc", x.convert("f64")).convert("f32")
     positive = _erfc_positive(clamp_above(abs(x), 27.5))
@@ -68,9 +72,12 @@ def erfc(x: Value) -> Value:
 
 
 def _erfc_positive(x: Value) -> Value:
-    """erfc for 0 <= x <= 27.5: the square's rounding error goes into the exponential."""
-    t = (x - 4.0) / (x + 4.0)
-    scaled = polynomial(t, ERFCX) / fma(x, 2.0, 1.0)
+    """erfc for 0 <= x <= 27.5, with what the square, the sum and the quotient lose put back."""
+    top = polynomial((x - 4.0) / (x + 4.0), ERFCX)
+    divisor, divisor_low = two_sum(x + x, x.like(1.0))
+    inverse = 1.0 / divisor
+    scaled = top * inverse
+    lost = (fma(-scaled, divisor, top) - scaled * divisor_low) * inverse
     square, error = two_product(x, x)
     e = exp_parts(-square, -error)
-    return scale(fma(e.high, scaled, e.low * scaled), e.n)
+    return scale(fma(e.high, scaled, fma(e.high, lost, e.low * scaled)), e.n)

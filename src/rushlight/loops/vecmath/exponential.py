@@ -29,6 +29,7 @@ LN2 = {
 EXP_RANGE = {"f32": (-104.0, 89.0), "f64": (-746.0, 710.0)}
 EXPM1_LOW = {"f32": -20.0, "f64": -40.0}
 
+# fmt: off
 # (exp(r) - 1 - r) / r^2 on |r| <= 0.3476. Error relative to exp(r): 2^-28.2 and 2^-57.9.
 EXP_TAIL = {
     "f32": (0.4999999403953552, 0.1666651964187622, 0.04166824743151665,
@@ -72,6 +73,7 @@ SINH = {
         7.230095379845438e-13, 2.4041507555344223e-14, -4.5180111659395294e-15,
     ),
 }
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def exp2(x: Value) -> Value:
 
 @vector_function("expm1", ulp=(1.25, 1.25))
 def expm1(x: Value) -> Value:
-    """2 * (2^(n-1) (1 + r) - 1/2 + 2^(n-1) tail): half size so that n may reach the overflow."""
+    """2 * (2^(n-1) (1 + r) - 1/2 + 2^(n-1) tail): half size so that n may reach overflow."""
     top = EXP_RANGE[x.kind][1]
     clamped = clamp_above(clamp_below(x, EXPM1_LOW[x.kind]), top)
     r, low, n_int, _ = _reduce(clamped)

@@ -19,6 +19,7 @@ HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 THREE_QUARTER_PI = (2.356194490192345, 9.184850993605148e-17)
 PI = (3.141592653589793, 1.2246467991473532e-16)
 
+# fmt: off
 # (atan(t) / t - 1) / t^2 in t^2, |t| <= 0.4144. Relative error 2^-35.4 (f32) and 2^-63.8.
 ATAN = {
     "f32": (-0.3333333249581113, 0.1999990358791826, -0.14281998349133881,
@@ -39,6 +40,7 @@ ASIN = {
             0.000654048170825499, 0.024898132266237532, -0.02625434017663907,
             0.03371087069940477),
 }
+# fmt: on
 
 
 @vector_function("atan", ulp=(0.55, 1.0))
@@ -48,7 +50,7 @@ def atan(x: Value) -> Value:
     return copysign(out, x)
 
 
-@vector_function("atan2", ulp=(0.55, 1.0), arity=2)
+@vector_function("atan2", ulp=(0.55, 1.75), arity=2)
 def atan2(y: Value, x: Value) -> Value:
     """The angle of (x, y): zeros and infinities as in C."""
     a, b = abs(y).convert("f64"), abs(x).convert("f64")
@@ -64,8 +66,8 @@ def atan2(y: Value, x: Value) -> Value:
 def _angle(a: Value, b: Value, fit: str, steep: Value, left: Value | None) -> Value:
     """atan(a / b) for a, b >= 0, and pi minus that where `left`; steep means a > b.
 
-    t is the ratio of smaller to larger, or, above tan(pi/8), its rotation by pi/4. The angle is then
-    a multiple of pi/4, in two parts, plus or minus atan(t).
+    t is the ratio of smaller to larger, or, above tan(pi/8), its rotation by pi/4. The angle is
+    then a multiple of pi/4, in two parts, plus or minus atan(t).
     """
     small, large = select(steep, b, a), select(steep, a, b)
     turned = small > 0.41421356237309503 * large
@@ -135,7 +137,7 @@ def _minus(angle: tuple[float, float], part: Value, part_low: Value) -> Value:
 
 
 def _arc(a: Value, inner: Value, fit: str) -> tuple[Value, Value]:
-    """asin(s) = s + tail, where s is a itself or sqrt((1 - a) / 2) with its rounding error in the tail."""
+    """asin(s) = s + tail: s is a, or sqrt((1 - a) / 2) with its rounding error in the tail."""
     half = (1.0 - a) * 0.5
     root = half.sqrt()
     lost = fma(-root, root, half) / (root + root)

@@ -1,8 +1,9 @@
 """Sixteen lanes as Python values: arithmetic on a `Value` writes LLVM text.
 
-A function of vector mathematics is written once, as ordinary Python arithmetic on values whose kind (`f32` or `f64`)
-decides the constants. Every operation becomes one LLVM instruction, in the order written, so that rounding is what the
-source says: nothing here contracts, reassociates or assumes that there are no NaNs.
+A function of vector mathematics is written once, as ordinary Python arithmetic on values whose
+kind (`f32` or `f64`) decides the constants. Every operation becomes one LLVM instruction, in
+the order written, so that rounding is what the source says: nothing here contracts,
+reassociates or assumes that there are no NaNs.
 """
 
 from __future__ import annotations
@@ -77,13 +78,13 @@ class Code:
         place = self.lines.index(f"  {head.ref} = phi")
         self.lines[place] += f" {vector_type(head.kind)} {listed}"
 
-    def constant(self, kind: str, number: float | int) -> Value:
-        """The same number in every lane; floats must be representable in `kind` or are rounded to it."""
+    def constant(self, kind: str, number: float) -> Value:
+        """The same number in every lane; a float is rounded to `kind`."""
         element = ELEMENTS[kind]
         return Value(self, kind, f"splat ({element} {literal(kind, number)})")
 
 
-def literal(kind: str, number: float | int) -> str:
+def literal(kind: str, number: float) -> str:
     """LLVM's spelling of a constant: floats by the bits of a double."""
     if kind == "f32":
         number = struct.unpack("f", struct.pack("f", number))[0]
@@ -106,45 +107,45 @@ class Value:
     def is_float(self) -> bool:
         return self.kind in INTEGERS
 
-    def like(self, number: float | int) -> Value:
+    def like(self, number: float) -> Value:
         """`number` in every lane, in this value's kind."""
         return self.code.constant(self.kind, number)
 
-    def _operand(self, other: Value | float | int) -> Value:
+    def _operand(self, other: Value | float) -> Value:
         return other if isinstance(other, Value) else self.like(other)
 
-    def _binary(self, name: str, other: Value | float | int, *, swap: bool = False) -> Value:
+    def _binary(self, name: str, other: Value | float, *, swap: bool = False) -> Value:
         a, b = self, self._operand(other)
         assert a.kind == b.kind, f"{name}: {a.kind} and {b.kind}"
         if swap:
             a, b = b, a
         return self.code.emit(self.kind, f"{name} {vector_type(a.kind)} {a.ref}, {b.ref}")
 
-    def _arithmetic(self, name: str, other: Value | float | int, swap: bool = False) -> Value:
+    def _arithmetic(self, name: str, other: Value | float, swap: bool = False) -> Value:
         return self._binary(f"f{name}" if self.is_float else name, other, swap=swap)
 
-    def __add__(self, other: Value | float | int) -> Value:
+    def __add__(self, other: Value | float) -> Value:
         return self._arithmetic("add", other)
 
-    def __radd__(self, other: float | int) -> Value:
+    def __radd__(self, other: float) -> Value:
         return self._arithmetic("add", other)
 
-    def __sub__(self, other: Value | float | int) -> Value:
+    def __sub__(self, other: Value | float) -> Value:
         return self._arithmetic("sub", other)
 
-    def __rsub__(self, other: float | int) -> Value:
+    def __rsub__(self, other: float) -> Value:
         return self._arithmetic("sub", other, swap=True)
 
-    def __mul__(self, other: Value | float | int) -> Value:
+    def __mul__(self, other: Value | float) -> Value:
         return self._arithmetic("mul", other)
 
-    def __rmul__(self, other: float | int) -> Value:
+    def __rmul__(self, other: float) -> Value:
         return self._arithmetic("mul", other)
 
-    def __truediv__(self, other: Value | float | int) -> Value:
+    def __truediv__(self, other: Value | float) -> Value:
         return self._arithmetic("div", other)
 
-    def __rtruediv__(self, other: float | int) -> Value:
+    def __rtruediv__(self, other: float) -> Value:
         return self._arithmetic("div", other, swap=True)
 
     def __neg__(self) -> Value:
@@ -172,27 +173,27 @@ class Value:
     def logical_shift(self, bits: Value | int) -> Value:
         return self._binary("lshr", bits)
 
-    def _compare(self, ordered: str, signed: str, other: Value | float | int) -> Value:
+    def _compare(self, ordered: str, signed: str, other: Value | float) -> Value:
         b = self._operand(other)
         name = f"fcmp {ordered}" if self.is_float else f"icmp {signed}"
         return self.code.emit("i1", f"{name} {vector_type(self.kind)} {self.ref}, {b.ref}")
 
-    def __lt__(self, other: Value | float | int) -> Value:
+    def __lt__(self, other: Value | float) -> Value:
         return self._compare("olt", "slt", other)
 
-    def __le__(self, other: Value | float | int) -> Value:
+    def __le__(self, other: Value | float) -> Value:
         return self._compare("ole", "sle", other)
 
-    def __gt__(self, other: Value | float | int) -> Value:
+    def __gt__(self, other: Value | float) -> Value:
         return self._compare("ogt", "sgt", other)
 
-    def __ge__(self, other: Value | float | int) -> Value:
+    def __ge__(self, other: Value | float) -> Value:
         return self._compare("oge", "sge", other)
 
-    def equals(self, other: Value | float | int) -> Value:
+    def equals(self, other: Value | float) -> Value:
         return self._compare("oeq", "eq", other)
 
-    def differs(self, other: Value | float | int) -> Value:
+    def differs(self, other: Value | float) -> Value:
         """Not equal; true on NaN."""
         return self._compare("une", "ne", other)
 
@@ -215,12 +216,14 @@ class Value:
         return self._cast("bitcast", "f32" if self.kind == "i32" else "f64")
 
     def convert(self, kind: str) -> Value:
-        """The same number in another kind (integers are signed); between floats, correctly rounded."""
+        """The same number in another kind: integers are signed, floats correctly rounded."""
         if kind == self.kind:
             return self
         steps = {
-            ("f32", "f64"): "fpext", ("f64", "f32"): "fptrunc",
-            ("i32", "i64"): "sext", ("i64", "i32"): "trunc",
+            ("f32", "f64"): "fpext",
+            ("f64", "f32"): "fptrunc",
+            ("i32", "i64"): "sext",
+            ("i64", "i32"): "trunc",
         }
         name = steps.get((self.kind, kind)) or ("fptosi" if self.is_float else "sitofp")
         return self._cast(name, kind)
@@ -236,7 +239,7 @@ def fma(a: Value, b: Value | float, c: Value | float) -> Value:
     return a.code.call(f"llvm.fma.v{LANES}{a.kind}", a.kind, a, factor, addend)
 
 
-def select(mask: Value, yes: Value | float | int, no: Value | float | int) -> Value:
+def select(mask: Value, yes: Value | float, no: Value | float) -> Value:
     """`yes` where the mask holds, else `no`; at least one of the two is a Value."""
     if not isinstance(yes, Value):
         assert isinstance(no, Value)
@@ -290,10 +293,10 @@ def two_product(a: Value, b: Value) -> tuple[Value, Value]:
 
 
 def nearest(x: Value) -> tuple[Value, Value]:
-    """The integer nearest x as a float, and as an integer; for |x| below 2^21 (f32) or 2^50 (f64).
+    """The integer nearest x, as a float and as an integer; |x| < 2^21 (f32) or 2^50 (f64).
 
-    Adding 1.5 * 2^mantissa leaves the integer in the low bits: two additions on every target, where a rounding
-    instruction is missing from the oldest ones.
+    Adding 1.5 * 2^mantissa leaves the integer in the low bits: two additions on every target,
+    where a rounding instruction is missing from the oldest ones.
     """
     magic = 1.5 * 2.0 ** MANTISSA_BITS[x.kind]
     shifted = x + magic

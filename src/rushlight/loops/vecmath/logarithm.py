@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rushlight.loops.vecmath.lanes import (
-    INTEGERS,
     MANTISSA_BITS,
     Value,
     fast_two_sum,
@@ -18,6 +17,7 @@ INFINITY = float("inf")
 SMALLEST_NORMAL = {"f32": 2.0**-126, "f64": 2.0**-1022}
 ROOT_HALF_BITS = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}
 
+# fmt: off
 # (log(1 + f) - f) / f^2 on 1 + f between the roots of 1/2 and 2. Relative error 2^-27.8.
 LOG_TAIL = (-0.49999988079071045, 0.33333325386047363, -0.2500160038471222,
             0.20002003014087677, -0.16608759760856628, 0.14181125164031982,
@@ -26,7 +26,9 @@ LOG_TAIL = (-0.49999988079071045, 0.33333325386047363, -0.2500160038471222,
 ATANH_TAIL = (0.6666666666666735, 0.3999999999940895, 0.2857142874383848,
               0.22222198407438898, 0.18183573769805045, 0.15313788820799684,
               0.1479875955879202)
-# ln 2 and log10 2 in two parts each; the first has so few bits that its product with an exponent is exact.
+# fmt: on
+# ln 2 and log10 2 in two parts each; the first has so few bits that its product with an
+# exponent is exact.
 LN2_SHORT = {
     "f32": (0.693145751953125, 1.428606765330187e-06),
     "f64": (0.6931471805601177, -1.7239444525614835e-13),
@@ -46,7 +48,7 @@ LOG10_E = {
 
 
 def split(x: Value) -> tuple[Value, Value]:
-    """x = 2^e (1 + f) with 1 + f between the roots of 1/2 and 2; returns f and e, for positive finite x."""
+    """f and e with x = 2^e (1 + f), 1 + f between the roots of 1/2 and 2; for finite x > 0."""
     kind, bits = x.kind, MANTISSA_BITS[x.kind]
     tiny = x < SMALLEST_NORMAL[kind]
     x = select(tiny, x * 2.0 ** (bits + 2), x)

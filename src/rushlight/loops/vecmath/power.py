@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rushlight.loops.vecmath.exponential import exp_parts
 from rushlight.loops.vecmath.lanes import (
     Value,
@@ -26,17 +24,20 @@ from rushlight.loops.vecmath.rounding import rounded
 
 INFINITY = float("inf")
 
-# For float32 in float64: 2 atanh(s) / (s ln 2) in s^2, |s| <= 0.1717, relative error 2^-45.1; and
-# (2^r - 1) / r on |r| <= 0.501, absolute error of 2^r 2^-34.3.
+# fmt: off
+# For float32 in float64: 2 atanh(s) / (s ln 2) in s^2, |s| <= 0.1717, relative error 2^-45.1;
+# and (2^r - 1) / r on |r| <= 0.501, absolute error of 2^r 2^-34.3.
 LOG2_ATANH = (2.885390081777849, 0.9617966941153533, 0.5770779417331547, 0.41220932089286305,
               0.31990270760487105, 0.28294525036904683)
 EXP2_SLOPE = (0.6931471805413469, 0.24022651080177243, 0.0555041096445226,
               0.009618036200133032, 0.0013333429228627094, 0.00015467355624328085,
               1.5315296324357055e-05)
-# (2 atanh(s) / s - 2 - 2 s^2 / 3) / s^4 in s^2, |s| <= 0.1717: relative error of the logarithm 2^-66.6.
+# (2 atanh(s) / s - 2 - 2 s^2 / 3) / s^4 in s^2, |s| <= 0.1717. Relative error of the
+# logarithm 2^-66.6.
 LOG_TAIL = (0.4, 0.28571428571428376, 0.22222222222291235, 0.1818181816914618,
             0.1538461676321631, 0.13333239875681382, 0.11768692303409119,
             0.10422571510347003, 0.11015818087670884)
+# fmt: on
 TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
 # ln 2: 41 bits, so that an exponent times it is exact, and the rest.
 LN2 = (0.6931471805601177, -1.7239444525614835e-13)
@@ -49,7 +50,7 @@ def sqrt(x: Value) -> Value:
 
 @vector_function("rsqrt", ulp=(0.5, 1.25))
 def rsqrt(x: Value) -> Value:
-    """1 / sqrt(x): float32 through float64; float64 with one Newton step on what both roundings lost."""
+    """1 / sqrt(x): float32 through float64; float64 with what both roundings lost put back."""
     if x.kind == "f32":
         return (1.0 / x.convert("f64").sqrt()).convert("f32")
     root = x.sqrt()
@@ -61,7 +62,7 @@ def rsqrt(x: Value) -> Value:
 
 @vector_function("pow", ulp=(0.55, 1.0), arity=2)
 def pow(x: Value, y: Value) -> Value:
-    """|x|^y by 2^(y log2 |x|) in float64, or with the logarithm in two parts; then C's special cases."""
+    """2^(y log2 |x|), for float64 with the logarithm in two parts; then C's special cases."""
     size = _power_through_double if x.kind == "f32" else _power_double
     return _special_cases(x, y, size(abs(x), y))
 
@@ -78,8 +79,8 @@ def _power_through_double(a: Value, y: Value) -> Value:
 
 
 def _power_double(a: Value, y: Value) -> Value:
-    """The exponential of a product in two parts; out of its range the low part is meaningless."""
-    log, log_low = _log_in_two(a)
+    """The exponential of a product in two parts; out of range, the low part means nothing."""
+    log, log_low = log_in_two(a)
     y = clamp_above(clamp_below(y, -(2.0**65)), 2.0**65)
     product, error = two_product(y, log)
     low = fma(y, log_low, error)
@@ -88,8 +89,8 @@ def _power_double(a: Value, y: Value) -> Value:
     return scale(e.high + e.low, e.n)
 
 
-def _log_in_two(a: Value) -> tuple[Value, Value]:
-    """log(a) as a sum with some 66 correct bits: 2s + s^3 (2/3 + ...), s = f / (2 + f) in two parts."""
+def log_in_two(a: Value) -> tuple[Value, Value]:
+    """log(a) as a sum with some 65 correct bits: 2s + s^3 (2/3 + ...), s = f / (2 + f)."""
     f, e = split(a)
     divisor, divisor_low = fast_two_sum(f.like(2.0), f)
     s = f / divisor

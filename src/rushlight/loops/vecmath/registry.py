@@ -16,7 +16,7 @@ ATTRIBUTES = "nounwind willreturn memory(none)"
 
 @dataclass(frozen=True, slots=True)
 class VectorFunction:
-    """A function on sixteen lanes: how many arguments, and the body that writes it for either kind."""
+    """A function on sixteen lanes, and the body that writes it for either kind."""
 
     name: str
     arity: int
@@ -54,9 +54,11 @@ def arity(function: str) -> int:
 
 
 def symbol(function: str, dtype: str) -> str:
-    """The LLVM name of `function` on float32 or float64 lanes: `symbol("exp", "float32")` is `rl_exp_f32`."""
+    """The LLVM name of a function: `symbol("exp", "float32")` is `rl_exp_f32`."""
     if function not in _BODIES:
-        raise KeyError(f"no vector function {function!r}; there are {', '.join(sorted(_BODIES))}")
+        raise KeyError(
+            f"no vector function {function!r}; there are {', '.join(sorted(_BODIES))}"
+        )
     return f"rl_{function}_{KINDS[dtype]}"
 
 
@@ -68,7 +70,7 @@ def call(function: str, *args: Value) -> Value:
 
 @cache
 def definition(name: str) -> tuple[str, frozenset[str]]:
-    """The LLVM text that defines `name`, and the names of the functions and intrinsics it calls."""
+    """The LLVM text that defines `name`, and the functions and intrinsics it calls."""
     if name in _TEXTS:
         return _TEXTS[name]
     function, _, kind = name.removeprefix("rl_").rpartition("_")
@@ -93,8 +95,16 @@ def _write(name: str, function: VectorFunction, kind: str) -> tuple[str, frozens
 
 
 _ARGUMENTS = {
-    "fma": 3, "copysign": 2, "minnum": 2, "maxnum": 2, "minimum": 2, "maximum": 2,
-    "smin": 2, "smax": 2, "umin": 2, "umax": 2,
+    "fma": 3,
+    "copysign": 2,
+    "minnum": 2,
+    "maxnum": 2,
+    "minimum": 2,
+    "maximum": 2,
+    "smin": 2,
+    "smax": 2,
+    "umin": 2,
+    "umax": 2,
 }
 
 

@@ -69,8 +69,9 @@ def _finish(x: Value, y: Value, rest: Value) -> Value:
 def _remainder_of_sizes(a: Value, b: Value) -> Value:
     """a modulo b for positive numbers, by long division: quotients of at most 2^span at a time.
 
-    Each step takes q b 2^k off a, q within one of the true quotient. The fma is exact: the difference is smaller than
-    b 2^k and a multiple of its last place. The loop runs once unless a quotient exceeds 2^span.
+    Each step takes q b 2^k off a, q within one of the true quotient. The fma is exact: the
+    difference is smaller than b 2^k and a multiple of its last place. The loop runs once
+    unless a quotient exceeds 2^span.
     """
     code, kind = a.code, a.kind
     span = MANTISSA_BITS[kind] - 2
@@ -97,7 +98,7 @@ def _one_step(rest: Value, divisor: Value) -> Value:
 
 
 def _normal(x: Value) -> tuple[Value, Value, Value]:
-    """A positive x made normal by a power of two: x * 2^shift, shift, and x's own binary exponent."""
+    """A positive x made normal: x * 2^shift, shift, and the binary exponent of x."""
     bits = MANTISSA_BITS[x.kind]
     tiny = x < SMALLEST_NORMAL[x.kind]
     normal = select(tiny, x * 2.0 ** (bits + 2), x)

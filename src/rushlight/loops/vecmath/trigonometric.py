@@ -19,12 +19,15 @@ from rushlight.loops.vecmath.lanes import (
     two_sum,
 )
 from rushlight.loops.vecmath.registry import text_definition, vector_function
+from rushlight.loops.vecmath.rounding import rounded
 
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+PI = (3.141592653589793, 1.2246467991473532e-16)
 HUGE = 2.0**30
 
 # Degree 3 for float32 computed in float64, degree 6 and 5 for float64; all on |r| <= 0.787.
+# fmt: off
 # (sin(r) / r - 1) / r^2 in r^2. Relative error of sin 2^-37.5 and 2^-57.9.
 SIN = {
     "f32": (-0.16666666640577268, 0.008333329279607546, -0.00019839304183695582,
@@ -40,6 +43,7 @@ COS = {
     "f64": (0.041666666666666595, -0.0013888888888873325, 2.4801587288982235e-05,
             -2.755731420903707e-07, 2.0875704033108944e-09, -1.135866577019803e-11),
 }
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ def reduce(x: Value) -> Angle:
         r, lost = two_sum(first, -product)
         low = lost - fma(n, HALF_PI[2], error)
         usual = (*fast_two_sum(r, low), quarter)
-    return Angle(*rarely(abs(x) >= HUGE, lambda: _reduce_huge(x), usual), fit)
+    r, low, quarter = rarely(abs(x) >= HUGE, lambda: _reduce_huge(x), usual)
+    return Angle(r, low, quarter, fit)
 
 
 def sin_of(angle: Angle) -> Value:
@@ -126,7 +131,27 @@ def tan(x: Value) -> Value:
     return _finish(x, out, keep_tiny=True)
 
 
+def sin_half_turns(x: Value) -> Value:
+    """sin(pi x) up to sign, float64."""
+    return _by_quarter(_half_turns(x), 0)
+
+
+def cos_half_turns(x: Value) -> Value:
+    """cos(pi x), with the sign that goes with sin_half_turns, float64."""
+    return _by_quarter(_half_turns(x), 1)
+
+
+def _half_turns(x: Value) -> Angle:
+    """pi x less a whole multiple of pi; exact, since x less the nearest half is."""
+    rest = x - rounded(x, "roundeven")
+    n, quarter = nearest(rest + rest)
+    rest = fma(n, -0.5, rest)
+    r, error = two_product(rest, rest.like(PI[0]))
+    return Angle(r, fma(rest, PI[1], error), quarter, "f64")
+
+
 # Bits of 2/pi after 64 zeros, most significant first.
+# fmt: off
 _BITS_OF_TWO_OVER_PI = (
     0x0, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041, 0xFE5163ABDEBBC561,
     0xB7246E3A424DD2E0, 0x06492EEA09D1921C, 0xFE1DEB1CB129A73E, 0xE88235F52EBB4484,
@@ -134,6 +159,7 @@ _BITS_OF_TWO_OVER_PI = (
     0xEF2F118B5A0A6D1F, 0x6D367ECF27CB09B7, 0x4F463F669E5FEA2D, 0x7527BAC7EBE5F17B,
     0x3D0739F78A5292EA, 0x6BFB5FB11F8D5D08, 0x56033046FC7B6BAB, 0xF0CFBC209AF4361D,
 )
+# fmt: on
 _HUGE_RESULT = f"{{ <{LANES} x double>, <{LANES} x double>, <{LANES} x i64> }}"
 _REDUCE_HUGE = "rl_reduce_huge"
 _HALF_PI_TEXT = [literal("f64", part) for part in HALF_PI]
@@ -155,9 +181,9 @@ def _reduce_huge(x: Value) -> tuple[Value, Value, Value]:
 def _huge_text() -> str:
     """Payne and Hanek's reduction, lane by lane, for |x| >= 2^30 (other lanes give anything).
 
-    x = m 2^e with m of 53 bits. Bits of 2/pi of weight 4 or more after the product with 2^e only add whole turns,
-    so 192 bits from there on give x * 2/pi modulo 4 with 137 bits below the point; a double comes
-    no closer than about 2^-62 to a multiple of pi/2.
+    x = m 2^e with m of 53 bits. Bits of 2/pi of weight 4 or more after the product with 2^e
+    only add whole turns, so 192 bits from there on give x * 2/pi modulo 4 with 137 bits below
+    the point; a double comes no closer than about 2^-62 to a multiple of pi/2.
     """
     count = len(_BITS_OF_TWO_OVER_PI)
     words = ", ".join(f"i64 {w}" for w in _BITS_OF_TWO_OVER_PI)

@@ -1,0 +1,453 @@
+"""Activation functions, each with a stable form and a derivative of its own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any  # operands are tensors, references or numbers
+
+from rushlight import dtype as dt
+from rushlight import errors, views
+from rushlight.ops.elementwise import (
+    RECORDED,
+    Accepts,
+    is_floating,
+    is_not_bool,
+    masked,
+    pointwise,
+)
+from rushlight.ops.registry import Op, public, recorder
+from rushlight.ops.transcendental import SIGMOID
+
+SQRT_HALF = math.sqrt(0.5)
+DENSITY = 1 / math.sqrt(2 * math.pi)
+
+
+def _activation(
+    name: str,
+    lower: Any,
+    slope: Any = None,
+    attrs: tuple[str, ...] = (),
+    vjp: Any = None,
+    accepts: Accepts = is_floating,
+) -> Op:
+    slopes = () if slope is None else (slope,)
+    return pointwise(
+        name, lower, *slopes, attrs=attrs, vjp=vjp, accepts=accepts, wanted="a floating dtype"
+    )
+
+
+def applied(op: Op, input: Any, inplace: bool, **attrs: Any) -> Any:
+    """The op's result, stored in the input itself if asked for."""
+    out = op(input, **attrs)
+    if not inplace:
+        return out
+    return recorder.write(input, out, op.name + "_")
+
+
+# -- relu and its relatives ------------------------------------------------------------------------------
+
+
+RELU = pointwise(
+    "relu",
+    lambda k, x: k.max(x, 0),
+    vjp=lambda g, out, x: RECORDED.where(RECORDED.le(out, 0), 0, g),
+    accepts=is_not_bool,
+    wanted="numbers (bool is not supported)",
+    refuse=errors.wrong_dtype,
+)
+HARDTANH = pointwise(
+    "hardtanh",
+    lambda k, x, low, high: k.min(k.max(x, low), high),
+    attrs=("low", "high"),
+    vjp=lambda g, out, x, low, high: masked((x > low) & (x < high), g),
+    accepts=is_not_bool,
+    wanted="numbers",
+    refuse=errors.wrong_dtype,
+)
+LEAKY_RELU = _activation(
+    "leaky_relu",
+    lambda k, x, slope: k.select(x > 0, x, x * slope),
+    lambda m, out, x, slope: m.select(x > 0, 1, x * 0 + slope),
+    ("slope",),
+)
+THRESHOLD = _activation(
+    "threshold",
+    lambda k, x, threshold, value: k.select(x <= threshold, k.const(value, x.dtype), x),
+    attrs=("threshold", "value"),
+    vjp=lambda g, out, x, threshold, value: RECORDED.where(x <= threshold, 0, g),
+    accepts=is_not_bool,
+)
+
+
+@public("F")
+def relu(input: Any, inplace: bool = False) -> Any:
+    """max(x, 0).
+
+    >>> import rushlight as torch
+    >>> torch.nn.functional.relu(torch.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
+    return applied(RELU, input, inplace)
+
+
+@public("torch", "Tensor", name="relu", inplace=True)
+def _relu(input: Any) -> Any:
+    """max(x, 0)."""
+    return RELU(input)
+
+
+public("F", name="relu_")(lambda input: applied(RELU, input, True))
+
+
+@public("F")
+def hardtanh(
+    input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Any:
+    """x clamped to [min_val, max_val]; no gradient at the bounds."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    if not input.dtype.is_signed and input.dtype is not dt.bool_ and min(min_val, max_val) < 0:
+        raise RuntimeError("hardtanh: cannot do hardtanh on an unsigned type with negative limits")
+    return applied(HARDTANH, input, inplace, low=min_val, high=max_val)
+
+
+public("F", name="hardtanh_")(
+    lambda input, min_val=-1.0, max_val=1.0: hardtanh(input, min_val, max_val, True)
+)
+
+
+@public("F")
+def relu6(input: Any, inplace: bool = False) -> Any:
+    """min(max(x, 0), 6)."""
+    return applied(HARDTANH, input, inplace, low=0.0, high=6.0)
+
+
+@public("F")
+def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
+    """x where positive, negative_slope * x elsewhere."""
+    return applied(LEAKY_RELU, input, inplace, slope=float(negative_slope))
+
+
+public("F", name="leaky_relu_")(
+    lambda input, negative_slope=0.01: leaky_relu(input, negative_slope, True)
+)
+
+
+@public("F")
+def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
+    """x where it is above the threshold, value elsewhere."""
+    return applied(THRESHOLD, input, inplace, threshold=threshold, value=value)
+
+
+@public("torch", name="threshold", inplace=True, out=True)
+def _threshold(input: Any, threshold: float, value: float) -> Any:
+    """x where it is above the threshold, value elsewhere."""
+    return THRESHOLD(input, threshold=threshold, value=value)
+
+
+public("F", name="threshold_")(
+    lambda input, threshold, value: applied(
+        THRESHOLD, input, True, threshold=threshold, value=value
+    )
+)
+
+PRELU = pointwise(
+    "prelu",
+    lambda k, x, w: k.select(x > 0, x, x * w),
+    lambda m, out, x, w: m.select(x > 0, 1, w),
+    lambda m, out, x, w: m.select(x > 0, 0, x),
+    accepts=is_floating,
+    wanted="a floating dtype",
+)
+
+
+@public("torch", "Tensor", "F")
+def prelu(input: Any, weight: Any) -> Any:
+    """x where positive, weight * x elsewhere; one weight, or one for each channel (dim 1)."""
+    if input.dtype is not weight.dtype:
+        raise RuntimeError(
+            f"prelu: Type promoting not supported. Got {input.dtype!r} and {weight.dtype!r}"
+        )
+    count = weight.numel()
+    if weight.ndim > 1:
+        raise RuntimeError(f"prelu: weight must be 0-d or 1-d, but has {weight.ndim} dimensions")
+    if weight.ndim == 1:
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if input.ndim == 0 or (count != 1 and count != channels):
+            if count != 1:
+                raise RuntimeError(
+                    f"prelu: Mismatch of parameter numbers and input channel size. Found parameter "
+                    f"numbers = {count} and channel size = {channels}."
+                )
+        shape = (1, count, *(1,) * (input.ndim - 2)) if input.ndim > 1 else (count,) * input.ndim
+        weight = weight.reshape(shape)
+    return PRELU(input, weight)
+
+
+@public("F")
+def rrelu(
+    input: Any,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Any:
+    """leaky_relu whose slope is drawn from [lower, upper] in training, and their mean otherwise."""
+    if lower > upper:
+        raise RuntimeError("rrelu: Lower bound should be less than or equal to the upper bound")
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    from rushlight.ops import random  # a later family
+
+    noise = random.rand(tuple(input.shape), dtype=input.dtype) * (upper - lower) + lower
+    out = PRELU(input, noise)
+    return recorder.write(input, out, "rrelu_") if inplace else out
+
+
+# -- exponential linear units ------------------------------------------------------------------------------
+
+
+def _elu_lower(k: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    return k.select(x > 0, x * scale, k.expm1(x * input_scale) * (alpha * scale))
+
+
+def _elu_slope(
+    m: Any, out: Any, x: Any, alpha: float, scale: float, input_scale: float
+) -> Any:
+    return m.select(x > 0, scale, m.exp(x * input_scale) * (alpha * scale * input_scale))
+
+
+ELU = _activation("elu", _elu_lower, _elu_slope, ("alpha", "scale", "input_scale"))
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+@public("F")
+def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+    """x where positive, alpha * (exp(x) - 1) elsewhere."""
+    return applied(ELU, input, inplace, alpha=float(alpha), scale=1.0, input_scale=1.0)
+
+
+public("F", name="elu_")(lambda input, alpha=1.0: elu(input, alpha, True))
+
+
+def selu(input: Any, inplace: bool = False) -> Any:
+    """scale * elu(x, alpha) with the constants of self-normalising networks."""
+    return applied(ELU, input, inplace, alpha=SELU_ALPHA, scale=SELU_SCALE, input_scale=1.0)
+
+
+def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+    """x where positive, alpha * (exp(x / alpha) - 1) elsewhere."""
+    if alpha == 0:
+        raise RuntimeError("celu: ZeroDivisionError: alpha cannot be 0 for CELU")
+    attrs = {"alpha": float(alpha), "scale": 1.0, "input_scale": 1 / alpha}
+    return applied(ELU, input, inplace, **attrs)
+
+
+for _function in (selu, celu):
+    public("torch", "F")(_function)
+for _place in ("torch", "F"):
+    public(_place, name="selu_")(lambda input: selu(input, True))
+    public(_place, name="celu_")(lambda input, alpha=1.0: celu(input, alpha, True))
+
+
+# -- gelu, silu, mish ----------------------------------------------------------------------------------------
+
+
+def _gelu_slope(m: Any, out: Any, x: Any) -> Any:
+    return m.erfc(x * -SQRT_HALF) * 0.5 + x * m.exp(x * x * -0.5) * DENSITY
+
+
+GELU = _activation("gelu", lambda k, x: x * (k.erfc(x * -SQRT_HALF) * 0.5), _gelu_slope)
+_BEND = 2 * math.sqrt(2 / math.pi)  # 0.5 * (1 + tanh(z)) is sigmoid(2 * z), without cancellation
+
+
+def _gelu_tanh_lower(k: Any, x: Any) -> Any:
+    return x * k.sigmoid(x * (x * x * (0.044715 * _BEND) + _BEND))
+
+
+def _gelu_tanh_slope(m: Any, out: Any, x: Any) -> Any:
+    s = m.sigmoid(x * (x * x * (0.044715 * _BEND) + _BEND))
+    return s + s * (1 - s) * x * (x * x * (3 * 0.044715 * _BEND) + _BEND)
+
+
+GELU_TANH = _activation("gelu_tanh", _gelu_tanh_lower, _gelu_tanh_slope)
+
+
+@public("F")
+def gelu(input: Any, *, approximate: str = "none") -> Any:
+    """x times the normal distribution function of x, or its approximation by tanh."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("gelu: approximate argument must be either none or tanh.")
+    return (GELU if approximate == "none" else GELU_TANH)(input)
+
+
+def _silu_slope(m: Any, out: Any, x: Any) -> Any:
+    s = m.sigmoid(x)
+    return s * (x * (1 - s) + 1)
+
+
+SILU = _activation("silu", lambda k, x: x * k.sigmoid(x), _silu_slope)
+
+
+@public("F")
+def silu(input: Any, inplace: bool = False) -> Any:
+    """x * sigmoid(x), also called swish."""
+    return applied(SILU, input, inplace)
+
+
+def _tanh_of_softplus(m: Any, x: Any) -> Any:
+    """tanh(log(1 + e**x)) as a quotient of polynomials in e**-|x|."""
+    t = m.exp(-m.abs(x))
+    is_positive = x > 0
+    top = m.select(is_positive, t * 2 + 1, t * (t + 2))
+    return top / (top + m.select(is_positive, t * t * 2, 2))
+
+
+def _mish_slope(m: Any, out: Any, x: Any) -> Any:
+    w = _tanh_of_softplus(m, x)
+    return w + x * m.sigmoid(x) * (1 - w * w)
+
+
+MISH = _activation("mish", lambda k, x: x * _tanh_of_softplus(k, x), _mish_slope)
+
+
+@public("F")
+def mish(input: Any, inplace: bool = False) -> Any:
+    """x * tanh(softplus(x))."""
+    return applied(MISH, input, inplace)
+
+
+# -- soft and hard forms -------------------------------------------------------------------------------------
+
+
+def _softplus_lower(k: Any, x: Any, beta: float, threshold: float) -> Any:
+    z = x * beta
+    smooth = (k.max(z, 0) + k.log1p(k.exp(-k.abs(z)))) / beta
+    return k.select(z > threshold, x, smooth)
+
+
+def _softplus_slope(m: Any, out: Any, x: Any, beta: float, threshold: float) -> Any:
+    z = x * beta
+    return m.select(z > threshold, 1, m.sigmoid(z))
+
+
+SOFTPLUS = _activation("softplus", _softplus_lower, _softplus_slope, ("beta", "threshold"))
+
+
+@public("F")
+def softplus(input: Any, beta: float = 1, threshold: float = 20) -> Any:
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
+    return SOFTPLUS(input, beta=float(beta), threshold=float(threshold))
+
+
+LOGSIGMOID = _activation(
+    "log_sigmoid",
+    lambda k, x: k.min(x, 0) - k.log1p(k.exp(-k.abs(x))),
+    lambda m, out, x: m.sigmoid(-x),
+)
+
+
+@public("F")
+def logsigmoid(input: Any) -> Any:
+    """log(sigmoid(x)), finite for every finite x."""
+    return LOGSIGMOID(input)
+
+
+def _softsign_slope(m: Any, out: Any, x: Any) -> Any:
+    whole = m.abs(x) + 1
+    return 1 / (whole * whole)
+
+
+SOFTSIGN = pointwise(
+    "softsign", lambda k, x: x / (k.abs(x) + 1), _softsign_slope, to="float", accepts=is_not_bool
+)
+
+
+@public("F")
+def softsign(input: Any) -> Any:
+    """x / (1 + |x|)."""
+    return SOFTSIGN(input)
+
+
+def _tanhshrink_slope(m: Any, out: Any, x: Any) -> Any:
+    t = m.tanh(x)
+    return t * t
+
+
+TANHSHRINK = pointwise("tanhshrink", lambda k, x: x - k.tanh(x), _tanhshrink_slope, to="float")
+
+
+@public("F")
+def tanhshrink(input: Any) -> Any:
+    """x - tanh(x)."""
+    return TANHSHRINK(input)
+
+
+HARDSHRINK = _activation(
+    "hardshrink",
+    lambda k, x, lambd: k.select((x >= -lambd) & (x <= lambd), 0, x),
+    attrs=("lambd",),
+    vjp=lambda g, out, x, lambd: RECORDED.where((x >= -lambd) & (x <= lambd), 0, g),
+)
+SOFTSHRINK = _activation(
+    "softshrink",
+    lambda k, x, lambd: k.select(
+        x > lambd, x - lambd, k.select(x < -lambd, x + lambd, x * 0)
+    ),
+    attrs=("lambd",),
+    vjp=lambda g, out, x, lambd: RECORDED.where((x >= -lambd) & (x <= lambd), 0, g),
+)
+
+
+@public("torch", "Tensor", "F")
+def hardshrink(input: Any, lambd: float = 0.5) -> Any:
+    """x where |x| is above lambd, 0 elsewhere."""
+    return HARDSHRINK(input, lambd=float(lambd))
+
+
+@public("F")
+def softshrink(input: Any, lambd: float = 0.5) -> Any:
+    """x moved towards 0 by lambd, and 0 within it."""
+    if lambd < 0:
+        raise RuntimeError(f"softshrink: lambda must be at least 0, but found {lambd}")
+    return SOFTSHRINK(input, lambd=float(lambd))
+
+
+HARDSIGMOID = _activation(
+    "hardsigmoid",
+    lambda k, x: k.min(k.max(x + 3, 0), 6) / 6,
+    vjp=lambda g, out, x: masked((x > -3) & (x < 3), g * (1 / 6)),
+)
+HARDSWISH = _activation(
+    "hardswish",
+    lambda k, x: x * k.min(k.max(x + 3, 0), 6) / 6,
+    lambda m, out, x: m.select(x <= -3, 0, m.select(x < 3, x / 3 + 0.5, 1)),
+)
+
+
+@public("F")
+def hardsigmoid(input: Any, inplace: bool = False) -> Any:
+    """clamp(x + 3, 0, 6) / 6."""
+    return applied(HARDSIGMOID, input, inplace)
+
+
+@public("F")
+def hardswish(input: Any, inplace: bool = False) -> Any:
+    """x * clamp(x + 3, 0, 6) / 6."""
+    return applied(HARDSWISH, input, inplace)
+
+
+@public("F")
+def glu(input: Any, dim: int = -1) -> Any:
+    """The first half of `input` along `dim` times the sigmoid of the second."""
+    if input.ndim == 0:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    axis = views.dim_index("glu", dim, input.ndim)
+    size = input.shape[axis]
+    if size % 2:
+        raise RuntimeError(
+            f"glu: Halving dimension must be even, but dimension {axis} is size {size}"
+        )
+    first, second = input.narrow(axis, 0, size // 2), input.narrow(axis, size // 2, size // 2)
+    return first * SIGMOID(second)

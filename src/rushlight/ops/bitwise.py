@@ -1,0 +1,32 @@
+"""Operations on the bits of integers."""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors or numbers
+
+from rushlight.ops.elementwise import (
+    binary_function,
+    is_integral,
+    pointwise,
+    unary_function,
+)
+from rushlight.ops.registry import Op
+
+
+def _on_bits(name: str, lower: Any) -> Op:
+    return pointwise(name, lower, accepts=is_integral, wanted="integers or bool")
+
+
+BITWISE_AND = _on_bits("bitwise_and", lambda k, a, b: a & b)
+BITWISE_OR = _on_bits("bitwise_or", lambda k, a, b: a | b)
+BITWISE_XOR = _on_bits("bitwise_xor", lambda k, a, b: a ^ b)
+BITWISE_NOT = _on_bits("bitwise_not", lambda k, x: ~x)
+SHIFT_LEFT = _on_bits("bitwise_left_shift", lambda k, a, b: k.shl(a, b))
+SHIFT_RIGHT = _on_bits("bitwise_right_shift", lambda k, a, b: k.shr(a, b))
+
+bitwise_and = binary_function(BITWISE_AND)
+bitwise_or = binary_function(BITWISE_OR)
+bitwise_xor = binary_function(BITWISE_XOR)
+bitwise_not = unary_function(BITWISE_NOT)
+bitwise_left_shift = binary_function(SHIFT_LEFT)
+bitwise_right_shift = binary_function(SHIFT_RIGHT)

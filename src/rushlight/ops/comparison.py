@@ -1,0 +1,152 @@
+"""Comparisons, logic, and tests of kinds of numbers: results are bool and have no derivative."""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors or numbers
+
+from rushlight import dtype as dt
+from rushlight.ops.elementwise import (
+    CAST,
+    binary_function,
+    check_tensors,
+    comparison,
+    pointwise,
+    unary_function,
+)
+from rushlight.ops.registry import public
+
+INF = float("inf")
+
+LT = comparison("lt", lambda k, a, b: a < b)
+LE = comparison("le", lambda k, a, b: a <= b)
+GT = comparison("gt", lambda k, a, b: a > b)
+GE = comparison("ge", lambda k, a, b: a >= b)
+EQ = comparison("eq", lambda k, a, b: k.eq(a, b))
+NE = comparison("ne", lambda k, a, b: k.ne(a, b))
+
+lt = binary_function(LT, aliases=("less",))
+le = binary_function(LE, aliases=("less_equal",))
+gt = binary_function(GT, aliases=("greater",))
+ge = binary_function(GE, aliases=("greater_equal",))
+eq = binary_function(EQ)
+ne = binary_function(NE, aliases=("not_equal",))
+
+
+# -- logic -------------------------------------------------------------------------------------------
+
+
+def _truth(k: Any, x: Any) -> Any:
+    return k.cast(x, dt.bool_)
+
+
+LOGICAL_AND = pointwise("logical_and", lambda k, a, b: _truth(k, a) & _truth(k, b), to="bool")
+LOGICAL_OR = pointwise("logical_or", lambda k, a, b: _truth(k, a) | _truth(k, b), to="bool")
+LOGICAL_XOR = pointwise("logical_xor", lambda k, a, b: _truth(k, a) ^ _truth(k, b), to="bool")
+LOGICAL_NOT = pointwise("logical_not", lambda k, x: k.eq(x, 0), to="bool")
+
+logical_and = binary_function(LOGICAL_AND, takes_numbers=False)
+logical_or = binary_function(LOGICAL_OR, takes_numbers=False)
+logical_xor = binary_function(LOGICAL_XOR, takes_numbers=False)
+logical_not = unary_function(LOGICAL_NOT)
+
+
+# -- kinds of numbers --------------------------------------------------------------------------------
+
+
+def _signbit_lower(k: Any, x: Any) -> Any:
+    if x.dtype.is_floating_point:
+        return k.copysign(k.const(1, x.dtype), x) < 0
+    return x < 0 if x.dtype.is_signed else k.ne(x, x)
+
+
+def _isinf_lower(k: Any, x: Any) -> Any:
+    return k.eq(k.abs(x), INF) if x.dtype.is_floating_point else k.ne(x, x)
+
+
+def _isfinite_lower(k: Any, x: Any) -> Any:
+    return k.abs(x) < INF if x.dtype.is_floating_point else k.eq(x, x)
+
+
+def _is_infinity(value: float) -> Any:
+    def lower(k: Any, x: Any) -> Any:
+        return k.eq(x, value) if x.dtype.is_floating_point else k.ne(x, x)
+
+    return lower
+
+
+ISNAN = pointwise("isnan", lambda k, x: k.ne(x, x), to="bool")
+ISINF = pointwise("isinf", _isinf_lower, to="bool")
+ISFINITE = pointwise("isfinite", _isfinite_lower, to="bool")
+ISPOSINF = pointwise("isposinf", _is_infinity(INF), to="bool")
+ISNEGINF = pointwise("isneginf", _is_infinity(-INF), to="bool")
+SIGNBIT = pointwise("signbit", _signbit_lower, to="bool")
+
+isposinf = unary_function(ISPOSINF, inplace=False)
+isneginf = unary_function(ISNEGINF, inplace=False)
+signbit = unary_function(SIGNBIT, inplace=False)
+
+
+@public("torch", "Tensor")
+def isnan(input: Any) -> Any:
+    """Where elements are NaN."""
+    return ISNAN(input)
+
+
+@public("torch", "Tensor")
+def isinf(input: Any) -> Any:
+    """Where elements are positive or negative infinity."""
+    return ISINF(input)
+
+
+@public("torch", "Tensor")
+def isfinite(input: Any) -> Any:
+    """Where elements are neither infinite nor NaN."""
+    return ISFINITE(input)
+
+
+@public("torch", "Tensor")
+def isreal(input: Any) -> Any:
+    """Where elements have no imaginary part."""
+    return EQ(input.imag, 0) if input.dtype.is_complex else ISFINITE(input) | True
+
+
+# -- closeness ---------------------------------------------------------------------------------------
+
+
+@public("torch", "Tensor")
+def isclose(
+    input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Any:
+    """Where |input - other| <= atol + rtol * |other|, or both are the same."""
+    check_tensors("isclose", input=input, other=other)
+    if input.dtype is not other.dtype:
+        raise RuntimeError(f"isclose: {input.dtype!r} did not match {other.dtype!r}")
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if not value >= 0:
+            raise RuntimeError(f"isclose: {name} must be greater than or equal to zero, but got {value}")
+    same = EQ(input, other)
+    if equal_nan and input.dtype.is_floating_point:
+        same = same | (ISNAN(input) & ISNAN(other))
+    if rtol == 0 and atol == 0:
+        return same
+    if input.dtype is dt.bool_:
+        return same
+    if input.dtype.is_integral:
+        input, other = CAST(input, dtype=dt.float64), CAST(other, dtype=dt.float64)
+    gap = (input - other).abs()
+    return same | (ISFINITE(gap) & LE(gap, atol + (rtol * other).abs()))
+
+
+@public("torch", "Tensor")
+def allclose(
+    input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close (see `isclose`)."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
+
+
+@public("torch", "Tensor")
+def equal(input: Any, other: Any) -> bool:
+    """Whether both tensors have the same size and elements."""
+    check_tensors("equal", input=input, other=other)
+    return input.shape == other.shape and bool(EQ(input, other).all().item())

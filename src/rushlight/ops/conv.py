@@ -1,0 +1,360 @@
+"""Convolutions: the forward map and both its gradients, each a contraction over windows.
+
+The three ops are the partial maps of one bilinear form, so the derivative of each is made of the others. A
+transposed convolution is the gradient by the input.
+"""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors
+
+from rushlight import dtype as dt
+from rushlight import errors
+from rushlight.ops.contract import conjugate
+from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops.windows import Pads, Sizes, padded, sizes_for, spread_pads, window_view
+
+HOW = ("stride", "padding", "dilation", "groups")
+
+
+def output_size(size: Sizes, kernel: Sizes, stride: Sizes, padding: Pads, dilation: Sizes) -> Sizes:
+    return tuple(
+        (n + low + high - d * (w - 1) - 1) // s + 1
+        for n, w, s, (low, high), d in zip(size, kernel, stride, padding, dilation, strict=True)
+    )
+
+
+def _letters(count: int, groups: int) -> tuple[str, str, str]:
+    """Letters of the positions, of the kernel, and of the group (absent for one group)."""
+    return "xyzuvw"[:count], "ijkpqr"[:count], "" if groups == 1 else "g"
+
+
+def _grouped(k: Any, x: Any, dim: int, groups: int) -> Any:
+    """Dimension `dim` split in (groups, rest), unless there is one group."""
+    if groups == 1:
+        return x
+    shape = (*x.shape[:dim], groups, x.shape[dim] // groups, *x.shape[dim + 1 :])
+    return k.reshape(x, shape)
+
+
+def _channels(x: Any, groups: int) -> Sizes:
+    return (x.shape[1],) if groups == 1 else (groups, x.shape[1] // groups)
+
+
+def _wide_dtype(kind: dt.dtype) -> dt.dtype:
+    return dt.float32 if kind in (dt.float16, dt.bfloat16) else kind
+
+
+# -- forward -------------------------------------------------------------------------------------------------
+
+
+def conv_type(
+    x: TensorType,
+    weight: TensorType,
+    *bias: TensorType,
+    stride: Sizes,
+    padding: Pads,
+    dilation: Sizes,
+    groups: int,
+) -> TensorType:
+    size = output_size(x.shape[2:], weight.shape[2:], stride, padding, dilation)
+    return TensorType((x.shape[0], weight.shape[0], *size), x.dtype)
+
+
+def conv_lower(
+    k: Any,
+    x: Any,
+    weight: Any,
+    *bias: Any,
+    stride: Sizes,
+    padding: Pads,
+    dilation: Sizes,
+    groups: int,
+) -> Any:
+    kernel = weight.shape[2:]
+    size = output_size(x.shape[2:], kernel, stride, padding, dilation)
+    split = _channels(x, groups)
+    windows = window_view(k, padded(k, x, padding), size, kernel, stride, dilation, split)
+    at, inner, g = _letters(len(kernel), groups)
+    kind = _wide_dtype(x.dtype) if bias else x.dtype
+    equation = f"n{g}c{at}{inner},{g}mc{inner}->n{g}m{at}"
+    out = k.contract(equation, windows, _grouped(k, weight, 0, groups), kind)
+    out = k.reshape(out, (x.shape[0], weight.shape[0], *size))
+    if bias:
+        out = out + k.reshape(k.wide(bias[0]), (1, weight.shape[0], *(1 for _ in size)))
+    return k.cast(out, x.dtype)
+
+
+def conv_vjp(g: Any, out: Any, x: Any, weight: Any, bias: Any = None, **how: Any) -> Any:
+    grads = (
+        CONV_INPUT_GRAD(g, conjugate(weight), size=tuple(x.shape[2:]), **how),
+        CONV_WEIGHT_GRAD(conjugate(x), g, kernel=tuple(weight.shape[2:]), **how),
+    )
+    if bias is None:
+        return grads
+    return (*grads, g.sum([d for d in range(g.ndim) if d != 1]))
+
+
+CONV = Op("convolution", attrs=HOW, type=conv_type, lower=conv_lower, vjp=conv_vjp)
+
+
+# -- the gradients -------------------------------------------------------------------------------------------
+
+
+def input_grad_lower(
+    k: Any,
+    g: Any,
+    weight: Any,
+    size: Sizes,
+    stride: Sizes,
+    padding: Pads,
+    dilation: Sizes,
+    groups: int,
+) -> Any:
+    """Windows of g, with stride - 1 zeros between its elements, times the kernel turned round."""
+    kernel = weight.shape[2:]
+    pads = spread_pads(g.shape[2:], size, kernel, stride, padding, dilation)
+    spread = padded(k, g, pads, 0, tuple(s - 1 for s in stride))
+    one = (1,) * len(kernel)
+    windows = window_view(k, spread, size, kernel, one, dilation, _channels(g, groups))
+    turned = _grouped(k, weight, 0, groups)
+    turned = k.flip(turned, range(len(turned.shape) - len(kernel), len(turned.shape)))
+    at, inner, group = _letters(len(kernel), groups)
+    out = k.contract(f"n{group}m{at}{inner},{group}mc{inner}->n{group}c{at}", windows, turned)
+    return k.reshape(out, (g.shape[0], weight.shape[1] * groups, *size))
+
+
+CONV_INPUT_GRAD = Op(
+    "convolution_transpose",
+    attrs=("size", *HOW),
+    type=lambda g, weight, size, stride, padding, dilation, groups: TensorType(
+        (g.shape[0], weight.shape[1] * groups, *size), g.dtype
+    ),
+    lower=input_grad_lower,
+    vjp=lambda h, out, g, weight, size, **how: (
+        CONV(h, conjugate(weight), **how),
+        CONV_WEIGHT_GRAD(h, conjugate(g), kernel=tuple(weight.shape[2:]), **how),
+    ),
+)
+
+
+def weight_grad_lower(
+    k: Any,
+    x: Any,
+    g: Any,
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Pads,
+    dilation: Sizes,
+    groups: int,
+) -> Any:
+    split = _channels(x, groups)
+    windows = window_view(k, padded(k, x, padding), g.shape[2:], kernel, stride, dilation, split)
+    at, inner, group = _letters(len(kernel), groups)
+    g = _grouped(k, g, 1, groups)
+    out = k.contract(f"n{group}c{at}{inner},n{group}m{at}->{group}mc{inner}", windows, g)
+    return k.reshape(out, (g.shape[-len(kernel) - 1] * groups, x.shape[1] // groups, *kernel))
+
+
+CONV_WEIGHT_GRAD = Op(
+    "convolution_weight_grad",
+    attrs=("kernel", *HOW),
+    type=lambda x, g, kernel, stride, padding, dilation, groups: TensorType(
+        (g.shape[1], x.shape[1] // groups, *kernel), g.dtype
+    ),
+    lower=weight_grad_lower,
+    vjp=lambda h, out, x, g, kernel, **how: (
+        CONV_INPUT_GRAD(g, conjugate(h), size=tuple(x.shape[2:]), **how),
+        CONV(conjugate(x), h, **how),
+    ),
+)
+
+
+# -- checks and the public functions -------------------------------------------------------------------------
+
+
+def _check(op: str, x: Any, weight: Any, bias: Any, count: int, groups: int) -> None:
+    if weight.ndim != count + 2:
+        raise RuntimeError(f"{op}: Expected {count + 2}D weight, got {list(weight.shape)}")
+    if x.ndim not in (count + 1, count + 2):
+        raise RuntimeError(
+            f"{op}: Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {op}, but "
+            f"got input of size: {list(x.shape)}"
+        )
+    for other in (weight, bias):
+        if other is not None and other.dtype is not x.dtype:
+            raise errors.mixed_dtypes(op, x.dtype, other.dtype)
+    if groups <= 0:
+        raise RuntimeError(f"{op}: non-positive groups is not supported, got {groups}")
+    if weight.shape[0] % groups:
+        raise RuntimeError(
+            f"{op}: Given groups={groups}, expected weight to be divisible by {groups} at "
+            f"dimension 0, but got weight of size {list(weight.shape)}"
+        )
+
+
+def _check_steps(op: str, stride: Sizes, dilation: Sizes) -> None:
+    if min(stride) <= 0:
+        raise RuntimeError(f"{op}: non-positive stride is not supported, got {list(stride)}")
+    if min(dilation) <= 0:
+        raise RuntimeError(f"{op}: dilation should be greater than zero, got {list(dilation)}")
+
+
+def _pads(op: str, padding: Any, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Pads:
+    if isinstance(padding, str):
+        if padding == "valid":
+            return ((0, 0),) * len(kernel)
+        if padding != "same":
+            raise RuntimeError(f"{op}: Invalid padding string: '{padding}'")
+        if any(s != 1 for s in stride):
+            raise RuntimeError(f"{op}: padding='same' is not supported for strided convolutions")
+        totals = [d * (n - 1) for n, d in zip(kernel, dilation, strict=True)]
+        return tuple((t // 2, t - t // 2) for t in totals)
+    sizes = sizes_for(op, "padding", padding, len(kernel))
+    if min(sizes) < 0:
+        raise RuntimeError(f"{op}: negative padding is not supported, got {list(sizes)}")
+    return tuple((p, p) for p in sizes)
+
+
+def _convolve(
+    op: str,
+    count: int,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Any:
+    _check(op, x, weight, bias, count, groups)
+    if x.ndim == count + 1:
+        batch = x.unsqueeze(0)
+        return _convolve(
+            op, count, batch, weight, bias, stride, padding, dilation, groups
+        ).squeeze(0)
+    kernel = tuple(weight.shape[2:])
+    steps = sizes_for(op, "stride", stride, count)
+    apart = sizes_for(op, "dilation", dilation, count)
+    _check_steps(op, steps, apart)
+    pads = _pads(op, padding, kernel, steps, apart)
+    if x.shape[1] != weight.shape[1] * groups:
+        raise RuntimeError(
+            f"{op}: Given groups={groups}, weight of size {list(weight.shape)}, expected input"
+            f"{list(x.shape)} to have {weight.shape[1] * groups} channels, but got {x.shape[1]} "
+            f"channels instead"
+        )
+    _check_bias(op, bias, weight.shape[0], weight)
+    if 0 in kernel or min(output_size(x.shape[2:], kernel, steps, pads, apart)) < 1:
+        raise RuntimeError(
+            f"{op}: Calculated padded input size per channel: {list(x.shape[2:])} with padding "
+            f"{list(pads)}. Kernel size: {list(kernel)}. Kernel size can't be greater than actual "
+            f"input size"
+        )
+    how = {"stride": steps, "padding": pads, "dilation": apart, "groups": int(groups)}
+    return CONV(x, weight, **how) if bias is None else CONV(x, weight, bias, **how)
+
+
+def _check_bias(op: str, bias: Any, channels: int, weight: Any) -> None:
+    if bias is not None and tuple(bias.shape) != (channels,):
+        raise RuntimeError(
+            f"{op}: Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional "
+            f"with {channels} elements, but got bias of size {list(bias.shape)} instead"
+        )
+
+
+def _transpose(
+    op: str,
+    count: int,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Any:
+    _check(op, x, weight, bias, count, groups)
+    if x.ndim == count + 1:
+        batch = x.unsqueeze(0)
+        return _transpose(
+            op, count, batch, weight, bias, stride, padding, output_padding, groups, dilation
+        ).squeeze(0)
+    if x.shape[1] != weight.shape[0]:
+        raise RuntimeError(
+            f"{op}: Given transposed=1, weight of size {list(weight.shape)}, expected input"
+            f"{list(x.shape)} to have {weight.shape[0]} channels, but got {x.shape[1]} channels "
+            f"instead"
+        )
+    _check_bias(op, bias, weight.shape[1] * groups, weight)
+    kernel = tuple(weight.shape[2:])
+    steps = sizes_for(op, "stride", stride, count)
+    apart = sizes_for(op, "dilation", dilation, count)
+    _check_steps(op, steps, apart)
+    pads = _pads(op, padding, kernel, steps, apart)
+    extra = sizes_for(op, "output_padding", output_padding, count)
+    for e, s, d in zip(extra, steps, apart, strict=True):
+        if e < 0 or e >= max(s, d):
+            raise RuntimeError(
+                f"{op}: output padding must be smaller than either stride or dilation, but got "
+                f"output_padding {list(extra)}, stride {list(steps)}, dilation {list(apart)}"
+            )
+    size = tuple(
+        (n - 1) * s - 2 * p + d * (w - 1) + e + 1
+        for n, s, (p, _), d, w, e in zip(x.shape[2:], steps, pads, apart, kernel, extra, strict=True)
+    )
+    if min(size) < 1:
+        raise RuntimeError(
+            f"{op}: Given input size per channel: {list(x.shape[2:])}. Calculated output size per "
+            f"channel: {list(size)}. Output size is too small"
+        )
+    out = CONV_INPUT_GRAD(
+        x, weight, size=size, stride=steps, padding=pads, dilation=apart, groups=int(groups)
+    )
+    return out if bias is None else out + bias.reshape(1, -1, *(1 for _ in size))
+
+
+def _public_conv(count: int) -> Any:
+    op = f"conv{count}d"
+
+    def function(
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Any:
+        return _convolve(op, count, input, weight, bias, stride, padding, dilation, groups)
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = f"Convolution over {count} spatial dimensions of (N, C, ...) or (C, ...)."
+    return public("torch", "F")(function)
+
+
+def _public_transpose(count: int) -> Any:
+    op = f"conv_transpose{count}d"
+
+    def function(
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Any:
+        return _transpose(
+            op, count, input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = f"The gradient of conv{count}d by its input, as a layer of its own."
+    return public("torch", "F")(function)
+
+
+conv1d, conv2d, conv3d = (_public_conv(n) for n in (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = (_public_transpose(n) for n in (1, 2, 3))

@@ -1,0 +1,319 @@
+"""Choosing between values: where, maximum and minimum, clamp, and what replaces NaN."""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors or numbers
+
+from rushlight import dtype as dt
+from rushlight import errors
+from rushlight.dtype import finfo
+from rushlight.ops.elementwise import (
+    RECORDED,
+    WHERE,
+    binary_function,
+    check_tensors,
+    is_not_bool,
+    masked,
+    pointwise,
+    scaled,
+    zeros_of,
+)
+from rushlight.ops.registry import public
+
+# -- where -------------------------------------------------------------------------------------------
+
+
+@public("torch", out=True)
+def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+    """input where the condition holds, other elsewhere, broadcast.
+
+    >>> import rushlight as torch
+    >>> torch.where(torch.tensor([True, False]), 1.0, torch.tensor([5.0, 6.0]))
+    tensor([1., 6.])
+    """
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    return WHERE(condition, input, other)
+
+
+@public("Tensor", name="where")
+def _where_method(input: Any, condition: Any, other: Any) -> Any:
+    """input where the condition holds, other elsewhere."""
+    return WHERE(condition, input, other)
+
+
+# -- the greater and the smaller ---------------------------------------------------------------------------
+
+
+def _extreme_vjp(above: str) -> Any:
+    """The chosen operand gets the gradient; equal (or unordered) ones share it."""
+
+    def vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
+        first, second = RECORDED.__getattr__(above)(a, b), RECORDED.__getattr__(above)(b, a)
+        if g.dtype.is_integral:
+            return zeros_of(a), zeros_of(b)
+        half = g * 0.5
+        return (
+            WHERE(first, g, WHERE(second, 0, half)),
+            WHERE(second, g, WHERE(first, 0, half)),
+        )
+
+    return vjp
+
+
+MAXIMUM = pointwise("maximum", lambda k, a, b: k.max(a, b), vjp=_extreme_vjp("gt"))
+MINIMUM = pointwise("minimum", lambda k, a, b: k.min(a, b), vjp=_extreme_vjp("lt"))
+
+
+def _ignoring_nan(prim: str) -> Any:
+    def lower(k: Any, a: Any, b: Any) -> Any:
+        chosen = k.map(prim, a, b)
+        if not a.dtype.is_floating_point:
+            return chosen
+        return k.select(k.ne(a, a), b, k.select(k.ne(b, b), a, chosen))
+
+    return lower
+
+
+def _ignoring_vjp(beyond: str) -> Any:
+    def vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
+        first = RECORDED.__getattr__(beyond)(a, b) | RECORDED.ne(b, b)
+        return WHERE(first, g, 0), WHERE(first, 0, g)
+
+    return vjp
+
+
+FMAX = pointwise("fmax", _ignoring_nan("max"), vjp=_ignoring_vjp("ge"))
+FMIN = pointwise("fmin", _ignoring_nan("min"), vjp=_ignoring_vjp("le"))
+
+maximum = binary_function(MAXIMUM, inplace=False, takes_numbers=False)
+minimum = binary_function(MINIMUM, inplace=False, takes_numbers=False)
+fmax = binary_function(FMAX, inplace=False, takes_numbers=False)
+fmin = binary_function(FMIN, inplace=False, takes_numbers=False)
+
+
+# -- clamp -------------------------------------------------------------------------------------------------
+
+
+def _clamp_vjp(g: Any, out: Any, x: Any, low: Any, high: Any) -> Any:
+    """x gets the gradient within the bounds (ends included), a bound where it is the result."""
+    is_below, is_above = RECORDED.lt(x, low), RECORDED.gt(x, high)
+    inside = RECORDED.ge(x, low) & RECORDED.le(x, high)
+    crossed = RECORDED.lt(high, low)
+    return (
+        masked(inside, g),
+        masked(is_below & ~crossed, g),
+        masked(is_above | crossed, g),
+    )
+
+
+CLAMP = pointwise("clamp", lambda k, x, low, high: k.min(k.max(x, low), high), vjp=_clamp_vjp)
+CLAMP_MIN = pointwise(
+    "clamp_min",
+    lambda k, x, low: k.max(x, low),
+    vjp=lambda g, out, x, low: (
+        masked(RECORDED.ge(x, low), g), masked(RECORDED.lt(x, low), g)
+    ),
+)  # fmt: skip
+CLAMP_MAX = pointwise(
+    "clamp_max",
+    lambda k, x, high: k.min(x, high),
+    vjp=lambda g, out, x, high: (
+        masked(RECORDED.le(x, high), g), masked(RECORDED.gt(x, high), g)
+    ),
+)  # fmt: skip
+
+
+@public("torch", "Tensor", inplace=True, out=True, aliases=("clip",))
+def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
+    """Values below min become min and values above max become max; NaN stays.
+
+    >>> import rushlight as torch
+    >>> torch.tensor([-2.0, 0.5, 3.0]).clamp(0, 1)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if max is None:
+        return CLAMP_MIN(input, min)
+    if min is None:
+        return CLAMP_MAX(input, max)
+    if hasattr(min, "_storage") != hasattr(max, "_storage"):
+        raise TypeError("clamp: min and max must be both tensors or both numbers")
+    return CLAMP(input, min, max)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def clamp_min(input: Any, min: Any) -> Any:
+    """Values below min become min."""
+    return CLAMP_MIN(input, min)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def clamp_max(input: Any, max: Any) -> Any:
+    """Values above max become max."""
+    return CLAMP_MAX(input, max)
+
+
+# -- replacing what is not a number ------------------------------------------------------------------------
+
+
+def _nan_to_num_lower(k: Any, x: Any, nan: float, posinf: float, neginf: float) -> Any:
+    if x.dtype.is_integral:
+        return x
+    inf = float("inf")
+    x = k.select(k.ne(x, x), nan, x)
+    return k.select(k.eq(x, inf), posinf, k.select(k.eq(x, -inf), neginf, x))
+
+
+NAN_TO_NUM = pointwise(
+    "nan_to_num",
+    _nan_to_num_lower,
+    attrs=("nan", "posinf", "neginf"),
+    vjp=lambda g, out, x, nan, posinf, neginf: masked(RECORDED.isfinite(x), g),
+)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def nan_to_num(
+    input: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """NaN and infinities replaced by numbers (the largest of the dtype by default)."""
+    if input.dtype.is_integral:
+        return NAN_TO_NUM(input, nan=0.0, posinf=0.0, neginf=0.0)
+    limits = finfo(input.dtype)
+    return NAN_TO_NUM(
+        input,
+        nan=0.0 if nan is None else float(nan),
+        posinf=limits.max if posinf is None else float(posinf),
+        neginf=limits.min if neginf is None else float(neginf),
+    )
+
+
+# -- by sign -----------------------------------------------------------------------------------------------
+
+
+def _heaviside_lower(k: Any, x: Any, values: Any) -> Any:
+    if x.dtype is dt.bool_:
+        return x | values
+    step = k.select(k.gt(x, 0), k.const(1, x.dtype), 0)
+    step = k.select(k.eq(x, 0), values, step)
+    return k.select(k.ne(x, x), x, step) if x.dtype.is_floating_point else step
+
+
+HEAVISIDE = pointwise("heaviside", _heaviside_lower)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def heaviside(input: Any, values: Any) -> Any:
+    """0 for negative elements, 1 for positive ones, `values` at zero."""
+    check_tensors("heaviside", input=input, values=values)
+    if input.dtype is not values.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    return HEAVISIDE(input, values)
+
+
+def _sign_lower(k: Any, x: Any) -> Any:
+    if not x.dtype.is_signed:
+        return x if x.dtype is dt.bool_ else k.select(k.gt(x, 0), k.const(1, x.dtype), 0)
+    negative = k.select(k.lt(x, 0), k.const(-1, x.dtype), 0)
+    return k.select(k.gt(x, 0), 1, negative)
+
+
+def _abs_vjp(g: Any, out: Any, x: Any) -> Any:
+    return scaled(g, SIGN(x))
+
+
+SIGN = pointwise("sign", _sign_lower, vjp=lambda g, out, x: zeros_of(x))
+ABS = pointwise(
+    "abs", lambda k, x: k.abs(x), vjp=_abs_vjp, accepts=is_not_bool, wanted="numbers"
+)
+
+
+def _sign_function(name: str) -> Any:
+    def function(input: Any) -> Any:
+        return SIGN(input)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "-1, 0 or 1 by the sign of each element."
+    return public("torch", "Tensor", name=name, inplace=True, out=True)(function)
+
+
+sign = _sign_function("sign")
+sgn = _sign_function("sgn")
+
+
+@public("torch", "Tensor", inplace=True, out=True, aliases=("absolute",))
+def abs(input: Any) -> Any:
+    """The absolute value of each element."""
+    return ABS(input)
+
+
+def _copysign_lower(k: Any, a: Any, b: Any) -> Any:
+    return k.copysign(a, b)
+
+
+def _copysign_vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
+    ratio = WHERE(RECORDED.eq(a, 0), 0, out / a)
+    return scaled(g, ratio), zeros_of(b)
+
+
+COPYSIGN = pointwise("copysign", _copysign_lower, to="float", vjp=_copysign_vjp)
+copysign = binary_function(COPYSIGN)
+
+
+def _nextafter_lower(k: Any, a: Any, b: Any) -> Any:
+    return k.nextafter(a, b)
+
+
+def _wide_nextafter_lower(k: Any, a: Any, b: Any) -> Any:
+    """bfloat16 values are float32 values whose last 16 bits are zero: the next one is 2**16 steps
+    away."""
+    made = a * 0 + b * 0
+    return k.host(
+        next_bfloat16, [(made.shape, dt.bfloat16)], k.expand(a, made.shape), k.expand(b, made.shape)
+    )[0]
+
+
+def next_bfloat16(a: Any, b: Any) -> Any:
+    """The neighbour of each bfloat16 value of a towards b (float32 arrays)."""
+    import numpy as np  # runs on the host
+
+    bits = a.view(np.int32)
+    away = (a < b) == (bits >= 0)
+    moved = (bits + np.where(away, 0x10000, -0x10000).astype(np.int32)).view(np.float32)
+    tiny = np.full_like(bits, 0x10000).view(np.float32)
+    moved = np.where(a == 0, np.copysign(tiny, b), moved)
+    moved = np.where(a == b, b, moved)
+    return np.where(np.isnan(a) | np.isnan(b), np.float32(np.nan), moved).astype(np.float32)
+
+
+def _nextafter_vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
+    return g, zeros_of(b)
+
+
+NEXTAFTER = pointwise(
+    "nextafter",
+    _nextafter_lower,
+    vjp=_nextafter_vjp,
+    accepts=lambda d: d in (dt.float32, dt.float64),
+    wanted="float32 or float64",
+)
+NEXTAFTER_BFLOAT16 = pointwise(
+    "nextafter_bfloat16",
+    _wide_nextafter_lower,
+    vjp=_nextafter_vjp,
+    accepts=lambda d: d is dt.bfloat16,
+    wanted="bfloat16",
+)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def nextafter(input: Any, other: Any) -> Any:
+    """The next representable number after each element of input towards other."""
+    check_tensors("nextafter", input=input, other=other)
+    if input.dtype is dt.bfloat16 and other.dtype is dt.bfloat16:
+        return NEXTAFTER_BFLOAT16(input, other)
+    if input.dtype is dt.float16:
+        raise errors.not_implemented_for("nextafter", input.dtype, "float32 or float64")
+    return NEXTAFTER(input, other)

@@ -1,0 +1,355 @@
+"""Special functions: gamma and zeta, the normal distribution, entropy, orthogonal polynomials."""
+
+from __future__ import annotations
+
+import math
+from typing import Any  # operands are tensors, references or numbers
+
+from rushlight import config, errors
+from rushlight import dtype as dt
+from rushlight.ops.bessel import host_function
+from rushlight.ops.elementwise import (
+    CAST,
+    RECORDED,
+    check_tensors,
+    pointwise,
+    scaled,
+    unary_function,
+)
+from rushlight.ops.registry import Op, public
+
+SQRT_HALF = math.sqrt(0.5)
+ROOT_PI = math.sqrt(math.pi)
+
+
+def _special(op: Op, name: str | None = None) -> Any:
+    return unary_function(op, name, places=("special",), inplace=False)
+
+
+# -- gamma -----------------------------------------------------------------------------------------------
+
+LGAMMA = pointwise(
+    "lgamma", lambda k, x: k.lgamma(x), lambda m, out, x: m.digamma(x), to="float"
+)
+DIGAMMA = pointwise(
+    "digamma",
+    lambda k, x: k.digamma(x),
+    to="float",
+    vjp=lambda g, out, x: scaled(g, POLYGAMMA(x, order=1)),
+)
+lgamma = unary_function(LGAMMA)
+gammaln = _special(LGAMMA, "gammaln")
+digamma = unary_function(DIGAMMA, places=("torch", "Tensor", "special"))
+psi = _special(DIGAMMA, "psi")
+
+_BERNOULLI = (
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
+    -174611 / 330,
+)  # fmt: skip
+_SHIFT = 20  # terms summed one by one before the tail is estimated
+
+
+def _hurwitz(k: Any, s: Any, q: Any) -> Any:
+    """The sum of (q + i) ** -s over i >= 0 by Euler and Maclaurin's formula, in float64."""
+    total = q * 0
+    for i in range(_SHIFT):
+        total = total + k.pow(q + i, -s)
+    a = q + _SHIFT
+    tail = k.pow(a, -s)
+    total = total + tail * a / (s - 1) + tail * 0.5
+    factor, power = s, tail / a
+    for j, bernoulli in enumerate(_BERNOULLI):
+        total = total + factor * power * (bernoulli / math.factorial(2 * j + 2))
+        factor = factor * (s + (2 * j + 1)) * (s + (2 * j + 2))
+        power = power / (a * a)
+    return total
+
+
+def _zeta_lower(k: Any, s: Any, q: Any) -> Any:
+    s, q = k.cast(s, dt.float64), k.cast(q, dt.float64)
+    made = _hurwitz(k, s, q)
+    at_pole = (q <= 0) & k.eq(q, k.floor(q))
+    undefined = (s < 1) | ((q <= 0) & k.ne(s, k.floor(s)))
+    made = k.select(undefined, math.nan, made)
+    return k.select(k.eq(s, 1) | (at_pole & (s > 1)), math.inf, made)
+
+
+ZETA = pointwise(
+    "zeta",
+    _zeta_lower,
+    to="float",
+    vjp=lambda g, out, s, q: (None, scaled(g, -s * ZETA(s + 1, q))),
+)
+
+
+@public("special", out=True)
+def zeta(input: Any, other: Any) -> Any:
+    """The Hurwitz zeta function."""
+    return ZETA(input, other)
+
+
+def _polygamma_lower(k: Any, x: Any, order: int) -> Any:
+    """(-1)**(n + 1) n! zeta(n + 1, x); the first order is reflected at 1/2."""
+    wide = k.cast(x, dt.float64)
+    if order == 0:
+        return k.digamma(wide)
+    if order > 1:
+        sign = -1.0 if order % 2 == 0 else 1.0
+        s = k.const(order + 1, dt.float64)
+        return _zeta_lower(k, s, wide) * (sign * math.factorial(order))
+    is_low = wide < 0.5
+    s = k.const(2.0, dt.float64)
+    plain = _hurwitz(k, s, k.select(is_low, 1 - wide, wide))
+    turned = k.sin(wide * math.pi)
+    is_pole = (wide <= 0) & k.eq(wide, k.floor(wide))
+    reflected = k.select(is_pole, math.inf, math.pi**2 / (turned * turned) - plain)
+    return k.select(is_low, reflected, plain)
+
+
+POLYGAMMA = pointwise(
+    "polygamma",
+    _polygamma_lower,
+    to="float",
+    attrs=("order",),
+    vjp=lambda g, out, x, order: scaled(g, POLYGAMMA(x, order=order + 1)),
+)
+
+
+def _polygamma(n: int, x: Any) -> Any:
+    if n < 0:
+        raise RuntimeError(f"polygamma(n, x) does not support negative n: got n = {n}")
+    return POLYGAMMA(x, order=int(n))
+
+
+@public("torch", "special", out=True)
+def polygamma(n: int, input: Any) -> Any:
+    """The derivative of order n of digamma."""
+    return _polygamma(n, input)
+
+
+@public("Tensor", name="polygamma", inplace=True)
+def _polygamma_method(input: Any, n: int) -> Any:
+    """The derivative of order n of digamma."""
+    return _polygamma(n, input)
+
+
+def _log_multigamma(input: Any, p: int) -> Any:
+    """The logarithm of the multivariate gamma function."""
+    if p < 1:
+        raise RuntimeError(f"mvlgamma: p has to be greater than or equal to 1, but got {p}")
+    if input.dtype is dt.bool_:
+        raise errors.not_implemented_for("mvlgamma", input.dtype, "numbers")
+    if input.dtype.is_integral:
+        input = CAST(input, dtype=config.default_dtype())
+    total = LGAMMA(input)
+    for j in range(1, p):
+        total = total + LGAMMA(input - j / 2)
+    return total + p * (p - 1) / 4 * math.log(math.pi)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def mvlgamma(input: Any, p: int) -> Any:
+    """The logarithm of the multivariate gamma function of dimension p."""
+    return _log_multigamma(input, p)
+
+
+@public("special", out=True)
+def multigammaln(input: Any, p: int) -> Any:
+    """The logarithm of the multivariate gamma function of dimension p."""
+    return _log_multigamma(input, p)
+
+
+def _gammainc_vjp(sign: float) -> Any:
+    """By the second operand: the density of the gamma distribution. None by the first."""
+
+    def vjp(g: Any, out: Any, a: Any, x: Any) -> Any:
+        density = RECORDED.exp((a - 1) * RECORDED.log(x) - x - LGAMMA(a))
+        return None, scaled(g, density * sign)
+
+    return vjp
+
+
+GAMMAINC = host_function("gammainc", "gammainc", _gammainc_vjp(1.0))
+GAMMAINCC = host_function("gammaincc", "gammaincc", _gammainc_vjp(-1.0))
+
+
+@public("torch", "Tensor", name="igamma", inplace=True, out=True)
+@public("special", out=True)
+def gammainc(input: Any, other: Any) -> Any:
+    """The regularised lower incomplete gamma function (needs SciPy)."""
+    check_tensors("gammainc", input=input, other=other)
+    return GAMMAINC(input, other)
+
+
+@public("torch", "Tensor", name="igammac", inplace=True, out=True)
+@public("special", out=True)
+def gammaincc(input: Any, other: Any) -> Any:
+    """The regularised upper incomplete gamma function (needs SciPy)."""
+    check_tensors("gammaincc", input=input, other=other)
+    return GAMMAINCC(input, other)
+
+
+# -- the normal distribution -------------------------------------------------------------------------------
+
+
+def _erfcx(k: Any, x: Any) -> Any:
+    """exp(x*x) erfc(x) in float64: the product while both factors are finite, then the asymptotic
+    series (16 terms are exact to the last bits from 8 on)."""
+    near = k.exp(k.min(x * x, 709)) * k.erfc(x)
+    large = k.max(x, 8)
+    step = -0.5 / (large * large)
+    total = large * 0 + 1
+    for i in range(16, 0, -1):
+        total = total * step * (2 * i - 1) + 1
+    far = total / (large * ROOT_PI)
+    made = k.select(x < 8, near, far)
+    return k.select(x < -26.7, math.inf, made)
+
+
+def _log_ndtr_lower(k: Any, x: Any) -> Any:
+    t = k.cast(x, dt.float64) * SQRT_HALF
+    low = k.log(_erfcx(k, -k.min(t, -SQRT_HALF)) * 0.5) - t * t
+    high = k.log1p(k.erfc(k.max(t, -SQRT_HALF)) * -0.5)
+    return k.select(t < -SQRT_HALF, low, high)
+
+
+NDTR = pointwise(
+    "ndtr",
+    lambda k, x: k.erfc(x * -SQRT_HALF) * 0.5,
+    lambda m, out, x: m.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi)),
+    to="float",
+)
+ERFCX = pointwise(
+    "erfcx",
+    lambda k, x: _erfcx(k, k.cast(x, dt.float64)),
+    to="float",
+    vjp=lambda g, out, x: scaled(g, x * out * 2 - 2 / ROOT_PI),
+)
+LOG_NDTR = pointwise(
+    "log_ndtr",
+    _log_ndtr_lower,
+    to="float",
+    vjp=lambda g, out, x: scaled(g, math.sqrt(2 / math.pi) / ERFCX(x * -SQRT_HALF)),
+)
+
+
+def _ndtri_start(k: Any, p: Any) -> Any:
+    """A rational approximation in the tail (Abramowitz and Stegun 26.2.23, error 4.5e-4)."""
+    t = k.sqrt(k.log(k.max(p, 5e-324)) * -2)
+    top = t * (t * 0.010328 + 0.802853) + 2.515517
+    bottom = t * (t * (t * 0.001308 + 0.189269) + 1.432788) + 1
+    return top / bottom - t
+
+
+def _ndtri_lower(k: Any, p: Any) -> Any:
+    """Newton's steps on the logarithm of ndtr in the lower half; the upper is its mirror image."""
+    p = k.cast(p, dt.float64)
+    low = k.min(p, 1 - p)
+    x = _ndtri_start(k, low)
+    target = k.log(low)
+    for _ in range(4):
+        ratio = _erfcx(k, x * -SQRT_HALF) * (0.5 * math.sqrt(2 * math.pi))  # ndtr / density
+        log = k.log(_erfcx(k, x * -SQRT_HALF) * 0.5) - x * x * 0.5
+        x = x + (target - log) * ratio
+    x = k.select(k.eq(low, 0), -math.inf, x)
+    x = k.select(p > 0.5, -x, x)
+    return k.select((p < 0) | (p > 1), math.nan, x)
+
+
+NDTRI = pointwise(
+    "ndtri",
+    _ndtri_lower,
+    lambda m, out, x: m.exp(out * out * 0.5) * math.sqrt(2 * math.pi),
+    to="float",
+)
+
+
+def _entr_lower(k: Any, x: Any) -> Any:
+    inside = k.select(k.eq(x, 0), 0, -x * k.log(x))
+    return k.select(x < 0, -math.inf, inside)
+
+
+ENTR = pointwise("entr", _entr_lower, lambda m, out, x: -m.log(x) - 1, to="float")
+
+ndtr = _special(NDTR)
+ndtri = _special(NDTRI)
+log_ndtr = _special(LOG_NDTR)
+erfcx = _special(ERFCX)
+entr = _special(ENTR)
+
+
+def _spherical_lower(k: Any, x: Any) -> Any:
+    """sin(x) / x, and its power series near zero."""
+    is_near = k.abs(x) < 0.5
+    s = x * x
+    near = 1 - s / 6 * (1 - s / 20 * (1 - s / 42 * (1 - s / 72 * (1 - s / 110))))
+    safe = k.select(is_near, 1, x)
+    made = k.select(is_near, near, k.sin(safe) / safe)
+    return k.select(k.eq(k.abs(x), math.inf), 0, made)
+
+
+spherical_bessel_j0 = _special(pointwise("spherical_bessel_j0", _spherical_lower, to="float"))
+
+
+# -- orthogonal polynomials ----------------------------------------------------------------------------------
+
+
+def polynomial_values(x: Any, n: Any, *, family: str) -> Any:
+    """The polynomial of degree n at x, by the family's recurrence (arrays, element by element)."""
+    import numpy as np  # runs on the host
+
+    first, rule = _FAMILIES[family]
+    n = np.trunc(n)
+    wide = x.astype(np.float64)
+    if family.startswith("shifted_"):
+        wide = wide * 2 - 1
+    with np.errstate(all="ignore"):
+        before, here = np.ones_like(wide), first(wide)
+        out = np.where(n == 0, before, here)
+        top = int(np.max(n, initial=0))
+        for i in range(1, top):
+            before, here = here, rule(i, wide, here, before)
+            out = np.where(n == i + 1, here, out)
+    return np.where(n < 0, 0.0, out).astype(x.dtype)
+
+
+def _chebyshev(i: int, x: Any, here: Any, before: Any) -> Any:
+    return 2 * x * here - before
+
+
+_FAMILIES: dict[str, Any] = {
+    "chebyshev_polynomial_t": (lambda x: x, _chebyshev),
+    "chebyshev_polynomial_u": (lambda x: 2 * x, _chebyshev),
+    "chebyshev_polynomial_v": (lambda x: 2 * x - 1, _chebyshev),
+    "chebyshev_polynomial_w": (lambda x: 2 * x + 1, _chebyshev),
+    "shifted_chebyshev_polynomial_t": (lambda x: x, _chebyshev),
+    "shifted_chebyshev_polynomial_u": (lambda x: 2 * x, _chebyshev),
+    "shifted_chebyshev_polynomial_v": (lambda x: 2 * x - 1, _chebyshev),
+    "shifted_chebyshev_polynomial_w": (lambda x: 2 * x + 1, _chebyshev),
+    "hermite_polynomial_h": (lambda x: 2 * x, lambda i, x, h, b: 2 * x * h - 2 * i * b),
+    "hermite_polynomial_he": (lambda x: x, lambda i, x, h, b: x * h - i * b),
+    "laguerre_polynomial_l": (
+        lambda x: 1 - x, lambda i, x, h, b: ((2 * i + 1 - x) * h - i * b) / (i + 1)
+    ),
+    "legendre_polynomial_p": (lambda x: x, lambda i, x, h, b: ((2 * i + 1) * x * h - i * b) / (i + 1)),
+}  # fmt: skip
+
+
+def _polynomial_function(name: str) -> Any:
+    def lower(k: Any, x: Any, n: Any) -> Any:
+        shape = (x * 0 + n * 0).shape
+        spread = [k.expand(o, shape) for o in (x, n)]
+        return k.host(polynomial_values, [(shape, x.dtype)], *spread, family=name)[0]
+
+    op = pointwise(name, lower, to="float")
+
+    def function(input: Any, n: Any) -> Any:
+        return op(input, n)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The {name.replace('_', ' ')} of degree n."
+    return public("special", name=name, out=True)(function)
+
+
+for _name in _FAMILIES:
+    _polynomial_function(_name)

@@ -1,0 +1,267 @@
+"""Exponentials, logarithms, roots, circular and hyperbolic functions, the error function."""
+
+from __future__ import annotations
+
+import math
+from typing import Any  # operands are tensors, references or numbers
+
+from rushlight.ops.elementwise import (
+    RECORDED,
+    binary_function,
+    is_floating,
+    pointwise,
+    unary_function,
+)
+from rushlight.ops.registry import Op, public
+
+LN2, LN10 = math.log(2), math.log(10)
+PLACES = ("torch", "Tensor")
+SPECIAL = ("torch", "Tensor", "special")
+
+
+def _function(name: str, slope: Any) -> Op:
+    """An op that is one primitive; integers become the default float."""
+    return pointwise(name, lambda k, x: k.map(name, x), slope, to="float")
+
+
+# -- exponentials, logarithms, roots -------------------------------------------------------------------
+
+EXP = _function("exp", lambda m, out, x: out)
+EXP2 = _function("exp2", lambda m, out, x: out * LN2)
+EXPM1 = _function("expm1", lambda m, out, x: m.exp(x))
+LOG = _function("log", lambda m, out, x: 1 / x)
+LOG2 = _function("log2", lambda m, out, x: 1 / (x * LN2))
+LOG10 = _function("log10", lambda m, out, x: 1 / (x * LN10))
+LOG1P = _function("log1p", lambda m, out, x: 1 / (x + 1))
+SQRT = _function("sqrt", lambda m, out, x: 0.5 / out)
+RSQRT = _function("rsqrt", lambda m, out, x: out * -0.5 / x)
+
+exp = unary_function(EXP)
+exp2 = unary_function(EXP2, places=SPECIAL)
+expm1 = unary_function(EXPM1, places=SPECIAL)
+log = unary_function(LOG)
+log2 = unary_function(LOG2)
+log10 = unary_function(LOG10)
+log1p = unary_function(LOG1P, places=SPECIAL)
+sqrt = unary_function(SQRT)
+rsqrt = unary_function(RSQRT)
+
+
+# -- circular ------------------------------------------------------------------------------------------
+
+SIN = _function("sin", lambda m, out, x: m.cos(x))
+COS = _function("cos", lambda m, out, x: -m.sin(x))
+TAN = _function("tan", lambda m, out, x: out * out + 1)
+ASIN = _function("asin", lambda m, out, x: m.rsqrt((1 - x) * (1 + x)))
+ACOS = _function("acos", lambda m, out, x: -m.rsqrt((1 - x) * (1 + x)))
+ATAN = _function("atan", lambda m, out, x: 1 / (x * x + 1))
+
+
+def _atan2_slope(m: Any, a: Any, b: Any, top: Any) -> Any:
+    """top / (a*a + b*b), scaled so that squares neither overflow nor vanish; 0 at the origin."""
+    size = m.max(m.abs(a), m.abs(b))
+    is_origin = m.eq(size, 0)
+    safe = m.select(is_origin, 1, size)
+    x, y = a / safe, b / safe
+    return m.select(is_origin, 0, top / safe / (x * x + y * y) / safe)
+
+
+ATAN2 = pointwise(
+    "atan2",
+    lambda k, a, b: k.atan2(a, b),
+    lambda m, out, a, b: _atan2_slope(m, a, b, b),
+    lambda m, out, a, b: _atan2_slope(m, a, b, -a),
+    to="float",
+)
+
+sin = unary_function(SIN)
+cos = unary_function(COS)
+tan = unary_function(TAN)
+asin = unary_function(ASIN, aliases=("arcsin",))
+acos = unary_function(ACOS, aliases=("arccos",))
+atan = unary_function(ATAN, aliases=("arctan",))
+atan2 = binary_function(ATAN2, aliases=("arctan2",), takes_numbers=False)
+
+
+def _sinc_lower(k: Any, x: Any) -> Any:
+    turned = x * math.pi
+    return k.select(k.eq(x, 0), 1, k.sin(turned) / turned)
+
+
+def _sinc_slope(m: Any, out: Any, x: Any) -> Any:
+    """Its power series near zero, where the closed form cancels."""
+    t = x * math.pi
+    s = t * t
+    near = t * (-1 / 3 + s * (1 / 30 + s * (-1 / 840 + s * (1 / 45360 - s / 3991680))))
+    is_near = m.abs(t) < 0.5
+    safe = m.select(is_near, 1, t)
+    return m.select(is_near, near, (m.cos(safe) - m.sin(safe) / safe) / safe) * math.pi
+
+
+SINC = pointwise("sinc", _sinc_lower, _sinc_slope, to="float")
+sinc = unary_function(SINC, places=SPECIAL)
+
+DEG2RAD = pointwise(
+    "deg2rad", lambda k, x: x * (math.pi / 180), lambda m, out, x: math.pi / 180, to="float"
+)
+RAD2DEG = pointwise(
+    "rad2deg", lambda k, x: x * (180 / math.pi), lambda m, out, x: 180 / math.pi, to="float"
+)
+deg2rad = unary_function(DEG2RAD)
+rad2deg = unary_function(RAD2DEG)
+
+
+# -- hyperbolic ------------------------------------------------------------------------------------------
+
+SINH = _function("sinh", lambda m, out, x: m.cosh(x))
+COSH = _function("cosh", lambda m, out, x: m.sinh(x))
+TANH = _function("tanh", lambda m, out, x: 1 - out * out)
+ASINH = _function("asinh", lambda m, out, x: m.rsqrt(x * x + 1))
+ACOSH = _function("acosh", lambda m, out, x: m.rsqrt(x - 1) * m.rsqrt(x + 1))
+ATANH = _function("atanh", lambda m, out, x: 1 / ((1 - x) * (1 + x)))
+
+sinh = unary_function(SINH)
+cosh = unary_function(COSH)
+tanh = unary_function(TANH, places=("torch", "Tensor", "F"))
+asinh = unary_function(ASINH, aliases=("arcsinh",))
+acosh = unary_function(ACOSH, aliases=("arccosh",))
+atanh = unary_function(ATANH, aliases=("arctanh",))
+
+
+# -- the error function, the logistic function -------------------------------------------------------------
+
+ROOT_PI = math.sqrt(math.pi)
+ERF = _function("erf", lambda m, out, x: m.exp(-(x * x)) * (2 / ROOT_PI))
+ERFC = _function("erfc", lambda m, out, x: m.exp(-(x * x)) * (-2 / ROOT_PI))
+ERFINV = _function("erfinv", lambda m, out, x: m.exp(out * out) * (ROOT_PI / 2))
+SIGMOID = _function("sigmoid", lambda m, out, x: out * (1 - out))
+
+erf = unary_function(ERF, places=SPECIAL)
+erfc = unary_function(ERFC, places=SPECIAL)
+erfinv = unary_function(ERFINV, places=SPECIAL)
+sigmoid = unary_function(SIGMOID, places=("torch", "Tensor", "F"))
+
+
+@public("special", out=True)
+def expit(input: Any) -> Any:
+    """The logistic function, 1 / (1 + exp(-x))."""
+    return SIGMOID(input)
+
+
+def _logit_inside(k: Any, x: Any, eps: float | None) -> Any:
+    return x if eps is None else k.min(k.max(x, eps), 1 - eps)
+
+
+def _logit_lower(k: Any, x: Any, eps: float | None) -> Any:
+    inside = _logit_inside(k, x, eps)
+    return k.log(inside / (1 - inside))
+
+
+def _logit_slope(m: Any, out: Any, x: Any, eps: float | None) -> Any:
+    low, high = (0, 1) if eps is None else (eps, 1 - eps)
+    beyond = math.nan if eps is None else 0
+    return m.select((x < low) | (x > high), beyond, 1 / (x * (1 - x)))
+
+
+LOGIT = pointwise("logit", _logit_lower, _logit_slope, to="float", attrs=("eps",))
+
+
+@public("torch", "Tensor", "special", inplace=True, out=True)
+def logit(input: Any, eps: float | None = None) -> Any:
+    """log(x / (1 - x)); with `eps`, x is first clamped to [eps, 1 - eps]."""
+    return LOGIT(input, eps=None if eps is None else float(eps))
+
+
+# -- of two operands -----------------------------------------------------------------------------------
+
+
+def _hypot_lower(k: Any, a: Any, b: Any) -> Any:
+    """Scaled by the larger side, so that squares neither overflow nor vanish."""
+    a, b = k.abs(a), k.abs(b)
+    large, small = k.max(a, b), k.min(a, b)
+    ratio = small / k.select(k.eq(large, 0), 1, large)
+    length = large * k.sqrt(ratio * ratio + 1)
+    is_infinite = k.eq(a, math.inf) | k.eq(b, math.inf)
+    return k.select(is_infinite, math.inf, length)
+
+
+HYPOT = pointwise(
+    "hypot",
+    _hypot_lower,
+    lambda m, out, a, b: a / out,
+    lambda m, out, a, b: b / out,
+    accepts=is_floating,
+    wanted="a floating dtype",
+)
+hypot = binary_function(HYPOT, takes_numbers=False)
+
+
+def _logaddexp_lower(k: Any, a: Any, b: Any) -> Any:
+    """max + log1p(exp(-|a - b|)); equal operands (also infinite ones) give a + log 2."""
+    gap = k.select(k.eq(a, b), 0, k.abs(a - b))
+    return k.max(a, b) + k.log1p(k.exp(-gap))
+
+
+def _logaddexp2_lower(k: Any, a: Any, b: Any) -> Any:
+    gap = k.select(k.eq(a, b), 0, k.abs(a - b))
+    return k.max(a, b) + k.log1p(k.exp2(-gap)) * (1 / LN2)
+
+
+def _share(scale: float, is_first: bool) -> Any:
+    """The softmax weight of one of two operands: half for equal ones, also infinite."""
+
+    def slope(m: Any, out: Any, a: Any, b: Any) -> Any:
+        gap = (a - b) if is_first else (b - a)
+        return m.sigmoid(m.select(m.eq(a, b), 0, gap) * scale)
+
+    return slope
+
+
+LOGADDEXP = pointwise(
+    "logaddexp", _logaddexp_lower, _share(1.0, True), _share(1.0, False),
+    accepts=is_floating, wanted="a floating dtype",
+)  # fmt: skip
+LOGADDEXP2 = pointwise(
+    "logaddexp2", _logaddexp2_lower, _share(LN2, True), _share(LN2, False),
+    accepts=is_floating, wanted="a floating dtype",
+)  # fmt: skip
+logaddexp = binary_function(LOGADDEXP, inplace=False, takes_numbers=False)
+logaddexp2 = binary_function(LOGADDEXP2, inplace=False, takes_numbers=False)
+
+
+def _times_log(log: str) -> Any:
+    """x * log(y), zero where x is zero unless y is NaN."""
+
+    def lower(k: Any, x: Any, y: Any) -> Any:
+        product = x * k.map(log, y)
+        return k.select(k.eq(x, 0), k.select(k.ne(y, y), y, 0), product)
+
+    return lower
+
+
+XLOGY = pointwise(
+    "xlogy",
+    _times_log("log"),
+    lambda m, out, x, y: m.select(m.eq(x, 0) & (y <= 0), 0, m.log(y)),
+    lambda m, out, x, y: x / y,
+    to="float",
+)
+XLOG1PY = pointwise(
+    "xlog1py",
+    _times_log("log1p"),
+    lambda m, out, x, y: m.select(m.eq(x, 0) & (y <= -1), 0, m.log1p(y)),
+    lambda m, out, x, y: x / (y + 1),
+    to="float",
+)
+xlogy = binary_function(XLOGY, places=SPECIAL)
+xlog1py = binary_function(XLOG1PY, places=("special",), inplace=False)
+
+
+# -- exponents and fractions -------------------------------------------------------------------------------
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def ldexp(input: Any, other: Any) -> Any:
+    """input * 2**other."""
+    power = RECORDED.pow(2.0, other)
+    return input * power

@@ -1,0 +1,234 @@
+"""The order of the house: a room imports only rooms above it, and nothing imports in a circle.
+
+A room is a package or a single module directly under `rushlight`. `ROOMS` is the order of
+docs/architecture.md; moving a room is a decision about the architecture, so it is made here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "rushlight"
+
+# Top to bottom; a room may import the rooms before it (and itself).
+ROOMS = [
+    "errors",
+    "events",
+    "dtype",
+    "device",
+    "config",
+    "views",
+    "tree",
+    "ir",
+    "ops",
+    "trace",
+    "autograd",
+    "schedule",
+    "loops",
+    "codegen",
+    "runtime",
+    "pipeline",
+    "tensor",
+    "surface",
+    "explain",
+    "__init__",
+    "printing",
+    "serialization",
+    "random",
+    "nn",
+    "optim",
+    "amp",
+    "data",
+    "utils",
+    "testing",
+    "version",
+    "cuda",
+    "mps",
+    "backends",
+]
+
+# The public namespace: `import rushlight as torch`. The rooms after it are written as a user
+# writes, against that namespace; it names them for users, so what it imports itself has no
+# order.
+NAMESPACE = "__init__"
+
+# Imports inside functions that go against the order: (importing room, imported room) -> why.
+# Each also carries its reason in a comment beside the import.
+LATE_IMPORTS = {
+    ("dtype", "config"): "the default dtype is read when a name is not given, at call time",
+    ("device", "config"): "the default device is read when none is given, at call time",
+    ("tensor", "__init__"): "a few methods are the namespace's functions by another name",
+    ("tensor", "printing"): "only repr needs it",
+    ("tensor", "serialization"): "only pickling needs it",
+}
+
+# Who may import what from outside the standard library.
+OUTSIDE = {"numpy": None, "llvmlite": {"codegen/llvm.py"}}  # None: everybody
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name: the file and line it stands in, and the dotted target it asks for."""
+
+    file: str
+    line: int
+    target: str
+    late: bool
+    typing_only: bool
+    reason: bool
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.target}"
+
+
+def sources() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    """The dotted name under `rushlight`: '' for the package itself."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path) for path in sources()}
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[0] or "__init__"
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    text = path.read_text()
+    lines = text.splitlines()
+    file = path.relative_to(SOURCE).as_posix()
+    for node, late, typing_only in import_nodes(ast.parse(text), late=False, typing_only=False):
+        # The reason stands on the import's line, or just above it or its block of imports.
+        above = node.lineno - 2
+        while above >= 0 and re.match(r"\s*(from|import)\s", lines[above]):
+            above -= 1
+        reason = "#" in lines[node.lineno - 1] or lines[above].lstrip().startswith("#")
+        for target in targets_of(node, path):
+            yield Import(file, node.lineno, target, late, typing_only, reason)
+
+
+def import_nodes(
+    tree: ast.AST, *, late: bool, typing_only: bool
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, late, typing_only
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            yield from import_nodes(child, late=late, typing_only=True)
+        else:
+            function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from import_nodes(child, late=late or function, typing_only=typing_only)
+
+
+def targets_of(node: ast.Import | ast.ImportFrom, path: Path) -> Iterator[str]:
+    """Absolute dotted names; `from package import name` is the submodule where there is one."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+        return
+    base = node.module or ""
+    if node.level:
+        package = ["rushlight", *path.relative_to(SOURCE).parts[:-1]]
+        package = package[: len(package) - node.level + 1]
+        base = ".".join([*package, *filter(None, [node.module])])
+    for alias in node.names:
+        inner = f"{base}.{alias.name}".removeprefix("rushlight.")
+        yield f"rushlight.{inner}" if inner in MODULES and is_inside(base) else base
+
+
+def is_inside(target: str) -> bool:
+    return target == "rushlight" or target.startswith("rushlight.")
+
+
+def inner_name(target: str) -> str:
+    """The module under `rushlight` that holds a target: `dtype` for `rushlight.dtype.int8`."""
+    name = target.removeprefix("rushlight").lstrip(".")
+    while name and name not in MODULES:
+        name = name.rpartition(".")[0]
+    return name
+
+
+ALL = [item for path in sources() for item in imports_of(path)]
+INSIDE = [item for item in ALL if is_inside(item.target)]
+
+
+def goes_down(item: Import) -> bool:
+    here = room_of(module_of(SOURCE / item.file))
+    there = room_of(inner_name(item.target))
+    if here == NAMESPACE or {here, there} - set(ROOMS):  # rooms without a place have their test
+        return False
+    return ROOMS.index(there) > ROOMS.index(here)
+
+
+def test_every_room_has_its_place_in_the_order():
+    rooms = {room_of(module) for module in MODULES}
+    assert not rooms - set(ROOMS), "add the new room to ROOMS, where the architecture puts it"
+
+
+def test_rooms_import_only_rooms_above_them():
+    early = [item for item in INSIDE if not item.late and not item.typing_only]
+    assert not [str(item) for item in early if goes_down(item)]
+
+
+def test_late_imports_against_the_order_are_listed_and_give_their_reason():
+    late = [item for item in INSIDE if item.late and not item.typing_only and goes_down(item)]
+    pairs = {
+        item: (room_of(module_of(SOURCE / item.file)), room_of(inner_name(item.target)))
+        for item in late
+    }
+    assert not [str(item) for item in late if pairs[item] not in LATE_IMPORTS], "not listed"
+    assert not [str(item) for item in late if not item.reason], "no comment beside the import"
+
+
+def test_modules_do_not_import_in_a_circle():
+    edges: dict[str, set[str]] = {module: set() for module in MODULES}
+    for item in INSIDE:
+        here, there = module_of(SOURCE / item.file), inner_name(item.target)
+        if not item.late and not item.typing_only and here not in ("", there):
+            edges[here].add(there)
+    assert not first_cycle(edges)
+
+
+def first_cycle(edges: dict[str, set[str]]) -> list[str]:
+    """The modules of one cycle in order, or nothing."""
+    done: set[str] = set()
+
+    def search(module: str, path: list[str]) -> list[str]:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return []
+        for there in sorted(edges[module]):
+            if cycle := search(there, [*path, module]):
+                return cycle
+        done.add(module)
+        return []
+
+    return next(filter(None, (search(module, []) for module in sorted(edges))), [])
+
+
+@pytest.mark.parametrize("name", ["torch", "jax", "scipy"])
+def test_nobody_imports_another_library(name):
+    assert not [str(item) for item in ALL if item.target.split(".")[0] == name]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_outside_dependencies_stay_in_their_files(name):
+    allowed = OUTSIDE[name]
+    users = [item for item in ALL if item.target.split(".")[0] == name]
+    assert allowed is None or not [str(item) for item in users if item.file not in allowed]
+
+
+def test_a_cycle_is_found_and_shown_in_order():
+    assert first_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert first_cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []

@@ -1,0 +1,138 @@
+"""Convolution, pooling, resampling and padding against PyTorch."""
+
+import numpy as np
+import pytest
+from parity import check, check_error, normal
+
+X2 = normal(2, 4, 7, 6)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"stride": 2}, {"padding": 1}, {"padding": (2, 1), "stride": (2, 3)}, {"dilation": 2},
+     {"padding": "same"}, {"padding": "valid", "dilation": (1, 2)}, {"padding": 3, "stride": 2}],
+)  # fmt: skip
+def test_conv2d(how):
+    check("F.conv2d", X2, normal(6, 4, 3, 2, seed=1), normal(6, seed=2), **how)
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_grouped_convolutions(groups):
+    check("F.conv2d", X2, normal(8, 4 // groups, 3, 3, seed=1), None, padding=1, groups=groups)
+    check("F.conv_transpose2d", X2, normal(4, 3, 2, 3, seed=1), normal(3 * groups, seed=2),
+          stride=2, groups=groups)  # fmt: skip
+
+
+def test_other_dimensions():
+    check("F.conv1d", normal(2, 3, 9), normal(4, 3, 3, seed=1), normal(4, seed=2), stride=2, padding=1)
+    check("F.conv1d", normal(3, 9), normal(4, 3, 1, seed=1))
+    check("F.conv3d", normal(1, 2, 4, 5, 3), normal(3, 2, 2, 2, 2, seed=1), padding=1, second=False)
+    check("F.conv_transpose1d", normal(2, 3, 5), normal(3, 2, 4, seed=1), stride=3, padding=1,
+          output_padding=1, dilation=2)  # fmt: skip
+    check("F.conv_transpose3d", normal(1, 2, 3, 2, 3), normal(2, 3, 2, 2, 2, seed=1), stride=2, second=False)
+    check("F.conv_transpose2d", normal(4, 3, 3), normal(4, 2, 1, 1, seed=1), padding=0, stride=2)
+    check("F.conv2d", normal(0, 4, 5, 5), normal(2, 4, 3, 3), second=False)
+
+
+def test_convolution_errors():
+    w = normal(6, 4, 3, 3)
+    check_error(RuntimeError, "F.conv2d", normal(2, 3, 7, 6), w)
+    check_error(RuntimeError, "F.conv2d", normal(2, 7), w)
+    check_error(RuntimeError, "F.conv2d", normal(2, 4, 2, 2), w)
+    check_error(RuntimeError, "F.conv2d", X2, w, stride=0)
+    check_error(RuntimeError, "F.conv2d", X2, w, padding=-1)
+    check_error(RuntimeError, "F.conv2d", X2, w, padding="same", stride=2)
+    check_error(RuntimeError, "F.conv2d", X2, w, normal(5))
+    check_error(RuntimeError, "F.conv_transpose2d", X2, w)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"stride": 1}, {"padding": 1}, {"padding": 1, "stride": (2, 1), "ceil_mode": True},
+     {"dilation": 2, "stride": 1}],
+)  # fmt: skip
+def test_max_pool2d(how):
+    check("F.max_pool2d", X2, 3, **how)
+    check("F.max_pool2d", X2, (2, 3), **how, return_indices=True)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"stride": 1}, {"padding": 1}, {"padding": 1, "count_include_pad": False},
+     {"padding": 1, "stride": 2, "ceil_mode": True}, {"divisor_override": 5, "padding": (1, 0)},
+     {"stride": (3, 2), "ceil_mode": True, "count_include_pad": False}],
+)  # fmt: skip
+def test_avg_pool2d(how):
+    check("F.avg_pool2d", X2, (3, 2), **how)
+
+
+def test_pools_of_other_dimensions():
+    check("F.max_pool1d", normal(2, 3, 9), 3, 2)
+    check("F.max_pool1d", normal(3, 9), 3, 2, 1)
+    check("F.max_pool3d", normal(1, 2, 4, 4, 5), 2, return_indices=True, second=False)
+    check("F.avg_pool1d", normal(2, 3, 9), 3, 2, 1)
+    check("F.avg_pool3d", normal(1, 2, 4, 4, 5), 2, ceil_mode=True)
+    check("F.lp_pool2d", np.abs(X2), 2.0, 3, stride=2)
+    check("F.max_pool2d", np.array([[[[1, 5, 2], [3, 3, 9]]]]), 2)
+    check("F.max_pool2d", np.full((1, 1, 4, 4), -np.inf), 3, padding=1, second=False)
+
+
+def test_unpooling():
+    index = np.array([[[[3, 5], [8, 15]]]])
+    check("F.max_unpool2d", normal(1, 1, 2, 2), index, 2)
+    check("F.max_unpool2d", normal(1, 1, 2, 2), index, 2, output_size=(5, 4))
+
+
+@pytest.mark.parametrize("size", [1, 3, (2, 4), (7, 6), (None, 2), (10, 9)])
+def test_adaptive_pools(size):
+    check("F.adaptive_avg_pool2d", X2, size)
+    check("F.adaptive_max_pool2d", X2, size, return_indices=True)
+
+
+def test_adaptive_pools_of_other_dimensions():
+    check("F.adaptive_avg_pool1d", normal(2, 3, 7), 3)
+    check("F.adaptive_max_pool1d", normal(3, 7), 3)
+    check("F.adaptive_avg_pool3d", normal(1, 2, 3, 4, 5), (2, 2, 2))
+
+
+def test_pool_errors():
+    check_error(RuntimeError, "F.max_pool2d", X2, 3, padding=2)
+    check_error(RuntimeError, "F.max_pool2d", normal(3, 3), 2)
+    check_error(RuntimeError, "F.avg_pool2d", X2, 9)
+    check_error(RuntimeError, "F.avg_pool2d", X2, 3, divisor_override=0)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+def test_interpolate(mode):
+    check("F.interpolate", X2, size=(11, 4), mode=mode)
+    check("F.interpolate", X2, scale_factor=(1.7, 0.6), mode=mode)
+    check("F.interpolate", X2, scale_factor=2.0, mode=mode, recompute_scale_factor=True)
+    if mode.startswith("bi"):
+        check("F.interpolate", X2, size=(11, 4), mode=mode, align_corners=True)
+        check("F.interpolate", X2, size=(3, 9), mode=mode, antialias=True)
+
+
+def test_interpolate_of_other_dimensions():
+    check("F.interpolate", normal(2, 3, 5), size=8, mode="linear")
+    check("F.interpolate", normal(1, 2, 3, 4, 5), scale_factor=2, mode="trilinear")
+    check("F.interpolate", X2.astype("float32"), scale_factor=1.3, mode="nearest")
+    check_error(ValueError, "F.interpolate", X2)
+    check_error(NotImplementedError, "F.interpolate", X2, 3, mode="linear")
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_pad(mode):
+    check("F.pad", X2, (1, 2, 3, 0), mode=mode)
+    check("F.pad", normal(2, 3, 5), (2, 1), mode=mode)
+    check("F.pad", X2, (-1, 2, 0, -2), mode=mode)
+
+
+def test_shuffles_and_blocks():
+    check("F.pixel_shuffle", normal(2, 8, 3, 2), 2)
+    check("F.pixel_unshuffle", normal(2, 2, 6, 4), 2)
+    check("F.unfold", X2, (3, 2), dilation=(1, 2), padding=1, stride=2)
+    check("F.fold", normal(2, 12, 9), (6, 6), 2, stride=2)
+    check("F.fold", normal(2, 12, 25), (6, 6), 2, stride=1)
+    check("F.fold", normal(2, 18, 9), (6, 6), 3, padding=1, stride=2)
+    check("F.local_response_norm", X2, 3, alpha=0.1)
+    check("F.local_response_norm", X2, 2)
