@@ -150,7 +150,7 @@ def test_attention_masks():
     check("F.scaled_dot_product_attention", q, k, v, mask, second=False)
     check("F.scaled_dot_product_attention", q, k, v, normal(2, 1, 4, 6, seed=4), second=False)
     check("F.scaled_dot_product_attention", normal(2, 4, 3, 5), normal(2, 2, 6, 5, seed=1),
-          normal(2, 2, 6, 5, seed=2), enable_gqa=True)  # fmt: skip
+          normal(2, 2, 6, 5, seed=2), enable_gqa=True, second=False)  # fmt: skip
 
 
 def test_gradients_without_gradient_mode():

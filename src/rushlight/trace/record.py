@@ -77,7 +77,9 @@ class Trace:
         """A realised value met for the first time takes the next position."""
         if value.buffer is None:
             self.settle(value)
-        edge = self.step(value.type, "leaf", self.edge.next + 1)
+        # a realised Python number (saved for backward, say) is a leaf too: not the step of a number
+        key = (value.type, "leaf") if value.type.weak else value.type
+        edge = self.step(key, "leaf", self.edge.next + 1)
         if not edge.outs:
             edge.outs = (value.type,)
             edge.first = edge.next - 1
