@@ -270,9 +270,10 @@ def record_node(
             saved.append((value, None, (), value.type.dtype))
     uses = op.uses
     if uses is not None:
-        for i, is_used in enumerate(uses):
-            if not is_used and i < len(saved):
-                saved[i] = (None, *saved[i][1:])
+        known = len(uses)
+        for i, one in enumerate(saved):
+            if i >= known or not uses[i]:
+                saved[i] = (None, *one[1:])
     node = Node(op, attrs, tuple(after))
     node.saved = tuple(saved)
     node.outs = outs if op.uses_out else ()
