@@ -344,6 +344,8 @@ def write_storage(trace: Trace, storage: Storage, value: Value) -> None:
         storage.buffer = old.buffer
         old.claimed = True
     if old.buffer is not None and storage.buffer is old.buffer:
+        if old.epoch != trace.epoch:  # overwritten without having been read
+            trace.join(old)
         trace.mutated.append((weakref.ref(storage), weakref.ref(old), old.position))
     storage.value = value
     storage.version += 1
