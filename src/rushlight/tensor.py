@@ -13,7 +13,15 @@ from rushlight import dtype as dt
 from rushlight.autograd import engine
 from rushlight.device import CPU, check_usable, device
 from rushlight.dtype import dtype
-from rushlight.ops import arithmetic, bitwise, comparison, contract, creation, selection
+from rushlight.ops import (
+    arithmetic,
+    bitwise,
+    comparison,
+    contract,
+    creation,
+    movement,
+    selection,
+)
 from rushlight.ops.registry import OPS, Op, TensorType
 from rushlight.runtime import buffers
 from rushlight.trace.record import hooks, local, make_tensor, record_two, set_view
@@ -98,7 +106,7 @@ class Tensor:
 
     __slots__ = (
         "__dict__", "__weakref__", "_base", "_chain", "_grad", "_node", "_offset", "_output",
-        "_rebased", "_seen", "_shape", "_storage", "_strides", "_view", "dtype",
+        "_rebased", "_retains", "_seen", "_shape", "_storage", "_strides", "_view", "dtype",
     )  # fmt: skip
 
     _storage: Storage
@@ -112,6 +120,7 @@ class Tensor:
     _base: Tensor | None  # the tensor this is a view of, and the chain of view ops from it
     _chain: tuple[Any, ...]
     _rebased: int  # counts changes of gradient history by in-place writes
+    _retains: bool  # unset until retain_grad() was called
     _seen: int  # the base's count when this view's history was derived
     dtype: dtype
 
@@ -185,6 +194,36 @@ class Tensor:
     is_xla = is_xpu = is_ipu = is_vulkan = is_sparse_csr = False
     is_cpu = True
     names = ()
+
+    @property
+    def T(self) -> Any:  # noqa: N802 - PyTorch's name
+        """All dimensions in reverse order."""
+        return movement.permute(self, tuple(reversed(range(len(self._shape)))))
+
+    @property
+    def mT(self) -> Any:  # noqa: N802 - PyTorch's name
+        """The last two dimensions exchanged."""
+        if len(self._shape) < 2:
+            raise RuntimeError(
+                f"tensor.mT is only supported on matrices or batches of matrices. Got "
+                f"{len(self._shape)}-D tensor."
+            )
+        return movement.transpose(self, -2, -1)
+
+    @property
+    def H(self) -> Any:  # noqa: N802 - PyTorch's name
+        """The conjugate transpose of a matrix."""
+        if len(self._shape) not in (0, 2):
+            raise RuntimeError(
+                f"tensor.H is only supported on matrices (2-D tensors). Got {len(self._shape)}-D "
+                f"tensor."
+            )
+        return movement.adjoint(self) if self._shape else self
+
+    @property
+    def mH(self) -> Any:  # noqa: N802 - PyTorch's name
+        """The conjugate transposes of a batch of matrices."""
+        return movement.adjoint(self)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         if memory_format is not None and str(memory_format).endswith("channels_last"):
@@ -362,9 +401,9 @@ class Tensor:
             if self._node is None:
                 raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
             return
-        if self.__dict__.get("_retains_grad"):
+        if self.retains_grad:
             return
-        self.__dict__["_retains_grad"] = True
+        self._retains = True
         import weakref  # only here
 
         me = weakref.ref(self)
@@ -378,7 +417,7 @@ class Tensor:
 
     @property
     def retains_grad(self) -> bool:
-        return bool(self.__dict__.get("_retains_grad", False))
+        return getattr(self, "_retains", False)
 
     @classmethod
     def _make_subclass(cls, kind: Any, data: Tensor, require_grad: bool = False) -> Any:
@@ -482,24 +521,9 @@ class Tensor:
         return object.__format__(self, spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        if not self.is_leaf:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
-                "protocol at the moment."
-            )
-        if id(self) in memo:
-            return memo[id(self)]
-        import copy  # only here
+        from rushlight import serialization  # imported when something is copied
 
-        with_data = self.detach().clone()
-        out = Tensor._make_subclass(type(self), with_data, False)
-        memo[id(self)] = out
-        if self._node is not None:
-            out.requires_grad_()
-        if self._grad is not None:
-            out._grad = copy.deepcopy(self._grad, memo)
-        out.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return out
+        return serialization.deepcopy_tensor(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         from rushlight import serialization  # imported when something is pickled

@@ -23,7 +23,9 @@ class Convertible:
             if parameter is not None:
                 _convert_parameter(self, name, parameter, fn)
         for name, buffer in self._buffers.items():
-            if buffer is not None:
+            if is_lazy(buffer):
+                buffer.data = fn(buffer.data)
+            elif buffer is not None:
                 owned(self, "_buffers")[name] = fn(buffer)
         return self
 
@@ -95,6 +97,9 @@ class Convertible:
 def _convert_parameter(
     module: Any, name: str, parameter: Any, fn: Callable[[Tensor], Tensor]
 ) -> None:
+    if is_lazy(parameter):
+        parameter.data = fn(parameter.data)
+        return
     with rl.no_grad():
         converted = fn(parameter)
     grad = parameter.grad

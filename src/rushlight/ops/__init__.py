@@ -22,6 +22,8 @@ FAMILIES = (  # one a line, each after those it imports
     "contract",
     "movement",
     "rearrange",
+    "convert",
+    "random",
     "softmax",
     "embedding",
     "cross_entropy",

@@ -327,15 +327,3 @@ CLONE = Op(
     lower=lambda k, x: x,
     vjp=lambda g, out, x: g,
 )
-
-
-@public("torch", "Tensor")
-def clone(input: Any, *, memory_format: Any = None) -> Any:
-    """A copy with memory of its own, through which gradients flow."""
-    return CLONE(input)
-
-
-@public("Tensor")
-def contiguous(input: Any, memory_format: Any = None) -> Any:
-    """The tensor itself if its elements lie in order in memory, otherwise a copy that does."""
-    return input if input.is_contiguous() else CLONE(input)

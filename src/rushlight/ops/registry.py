@@ -135,7 +135,7 @@ OPS: dict[str, Op] = {}
 def names_used(vjp: Vjp) -> tuple[bool, tuple[bool, ...] | None]:
     """Which operands a derivative rule reads, so that only those are saved for backward.
 
-    None for the operands means all (a rule with *operands).
+    None for the operands means all (a rule that reads *operands); those past the end are not read.
     """
     signature = list(inspect.signature(vjp).parameters.values())
     code = vjp.__code__
@@ -145,7 +145,7 @@ def names_used(vjp: Vjp) -> tuple[bool, tuple[bool, ...] | None]:
     operands: list[bool] = []
     for parameter in signature[2:]:
         if parameter.kind is parameter.VAR_POSITIONAL:
-            return True if len(signature) <= 1 else out, None
+            return out, None if parameter.name in loaded else tuple(operands)
         if parameter.kind is parameter.KEYWORD_ONLY or parameter.kind is parameter.VAR_KEYWORD:
             break
         operands.append(parameter.name in loaded)

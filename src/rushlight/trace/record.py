@@ -448,11 +448,17 @@ def _miss(
     edge.where, edge.label = origin.of_caller()
     if len(edge.outs) == 1 and edge.next <= MAX_PENDING:
         edge.out = edge.outs[0]
-    uses = op.uses or (True,) * len(described)
-    edge.keeps = tuple(i >= len(uses) or uses[i] for i in range(len(described)))
+    edge.keeps = _kept(op, len(described))
     parent.children[key] = edge
     trace.edges += 1
     return edge
+
+
+def _kept(op: Op, count: int) -> tuple[bool, ...]:
+    """Which of an op's operands its derivative rule reads."""
+    if op.uses is None:
+        return (True,) * count
+    return tuple([i < len(op.uses) and op.uses[i] for i in range(count)])
 
 
 def number_tensor(number: Any) -> Any:
@@ -486,6 +492,8 @@ def write_storage(trace: Trace, storage: Storage, value: Value) -> None:
         storage.buffer = old.buffer
         old.claimed = True
     if old.buffer is not None and storage.buffer is old.buffer:
+        if old.epoch != trace.epoch:  # overwritten without having been read
+            trace.join(old)
         trace.mutated.append((weakref.ref(storage), weakref.ref(old), old.position))
     storage.value = value
     storage.version += 1

@@ -81,8 +81,8 @@ class ParametrizationList(ModuleList):
                         pass
         if not isinstance(value, (Tensor, Sequence)):
             raise ValueError(
-                "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...)."
-                f" Got {type(value).__name__}"
+                "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple). "
+                f"Got {type(value).__name__}"
             )
         return value
 
@@ -90,7 +90,8 @@ class ParametrizationList(ModuleList):
         if start.dtype != original.dtype:
             raise ValueError(
                 "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
-                f"original.dtype: {original.dtype}\nright_inverse(original).dtype: {start.dtype}"
+                f"original.dtype: {original.dtype}\n"
+                f"right_inverse(original).dtype: {start.dtype}"
             )
         if start is not original:
             with rl.no_grad():
@@ -101,8 +102,8 @@ class ParametrizationList(ModuleList):
         for i, value in enumerate(start):
             if not isinstance(value, Tensor):
                 raise ValueError(
-                    "'right_inverse' must return a Tensor or a Sequence of tensors. Got element "
-                    f"{i} of the sequence with type {type(value).__name__}."
+                    "'right_inverse' must return a Tensor or a Sequence of tensors. Got "
+                    f"element {i} of the sequence with type {type(value).__name__}."
                 )
             if isinstance(original, Parameter):
                 value = Parameter(value, original.requires_grad)

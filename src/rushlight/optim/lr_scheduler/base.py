@@ -144,8 +144,8 @@ def _warn_of_order(optimizer: Any) -> None:
         warnings.warn(
             "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch "
             "1.1.0 and later, you should call them in the opposite order: "
-            "`optimizer.step()` before `lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the "
-            "first value of the learning rate schedule.",
+            "`optimizer.step()` before `lr_scheduler.step()`.  Failure to do this will "
+            "result in PyTorch skipping the first value of the learning rate schedule.",
             UserWarning,
             stacklevel=3,
         )
