@@ -296,6 +296,8 @@ class Builder:
         y = self.permute(b, [right.index(c) for c in batch + columns + summed])
         sizes = dict(zip(left, a.shape, strict=True)) | dict(zip(right, b.shape, strict=True))
         shape = tuple(sizes[c] for c in batch + rows + columns)
+        if 0 in sizes.values():  # an empty result, or sums of nothing
+            return self.full(tuple(sizes[c] for c in letters), 0, dtype or a.dtype)
         counts = (len(batch), len(rows), len(columns), len(summed))
         made = self.node("contract", [x.arg, y.arg], counts, shape, dtype or a.dtype)
         natural = batch + rows + columns
