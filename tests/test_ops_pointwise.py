@@ -286,7 +286,9 @@ def test_updates_match() -> None:
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16", "int64", "bool"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations(name: str, kind: str) -> None:
-    x = values(kind, (40,)) * (1 if name == "gelu" else 3)  # PyTorch's gelu cancels in the tail
+    x = values(kind, (40,)) * 3
+    if name == "gelu":  # PyTorch's cancels in the tail
+        x = x.abs()
     check(lambda lib, x: getattr(lib.nn.functional, name)(x), x, ulp=64)
 
 
@@ -294,7 +296,8 @@ def test_activations(name: str, kind: str) -> None:
 def test_activation_gradients(name: str) -> None:
     x = torch.linspace(-8, 8, 32, dtype=torch.float64)
     ulp = 1e9 if name == "hardsigmoid" else 64  # PyTorch rounds 1/6 to float32
-    check_gradients(lambda lib, x: getattr(lib.nn.functional, name)(x), x, ulp=ulp)
+    second = name != "hardsigmoid"  # PyTorch has none
+    check_gradients(lambda lib, x: getattr(lib.nn.functional, name)(x), x, ulp=ulp, second=second)
 
 
 def test_activation_options() -> None:
@@ -351,8 +354,8 @@ def test_isclose_and_equal() -> None:
         check(lambda lib, a, b: lib.isclose(a, b, equal_nan=equal_nan), a, b)
     check(lambda lib, a, b: lib.isclose(a, b), values("int64"), values("int64", seed=2))
     check(lambda lib, a, b: lib.isclose(a, b), values("int64"), values("float32"))
-    x = ours_of(a)
-    assert rl.allclose(x[:2] if hasattr(x, "narrow") else x, x, equal_nan=True) or True
+    assert rl.allclose(ours_of(a), ours_of(a), equal_nan=True)
+    assert not rl.allclose(ours_of(a), ours_of(a))
     assert rl.equal(rl.tensor([1]), rl.tensor([1.0])) and not rl.equal(rl.tensor([1]), rl.tensor([1, 2]))
 
 

@@ -22,9 +22,9 @@ from rushlight.ops import (
     movement,
     selection,
 )
-from rushlight.ops.registry import OPS, TensorType
+from rushlight.ops.registry import OPS, Op, TensorType
 from rushlight.runtime import buffers
-from rushlight.trace.record import hooks, local, make_tensor, set_view
+from rushlight.trace.record import hooks, local, make_tensor, record_two, set_view
 from rushlight.trace.tape import Accumulate, Node, RemovableHandle
 from rushlight.trace.value import Storage, Value
 from rushlight.trace.write import current_node
@@ -54,6 +54,44 @@ class Size(tuple[int, ...]):
 
     def __mul__(self, count: Any) -> Size:
         return Size(tuple(self) * count)
+
+
+def _operator(op: Any) -> Callable[[Any, Any], Any]:
+    """The method of a binary operator: an Op, or a function of two operands."""
+
+    def operator(self: Any, other: Any) -> Any:  # hot
+        if isinstance(other, _OPERANDS):
+            return record_two(op, self, other, ())
+        return _with_array(op, self, other)
+
+    return operator if isinstance(op, Op) else _function_operator(op, False)
+
+
+def _reflected(op: Any) -> Callable[[Any, Any], Any]:
+    """The method of a binary operator whose tensor stands on the right."""
+
+    def operator(self: Any, other: Any) -> Any:  # hot
+        if isinstance(other, _OPERANDS):
+            return record_two(op, other, self, ())
+        return _with_array(lambda a, b: op(b, a), self, other)
+
+    return operator if isinstance(op, Op) else _function_operator(op, True)
+
+
+def _function_operator(function: Callable[[Any, Any], Any], is_reflected: bool) -> Any:
+    def operator(self: Any, other: Any) -> Any:
+        if not isinstance(other, _OPERANDS):
+            if not isinstance(other, np.ndarray):
+                return NotImplemented
+            other = from_numpy(other)
+        return function(other, self) if is_reflected else function(self, other)
+
+    return operator
+
+
+def _with_array(op: Callable[[Any, Any], Any], x: Any, other: Any) -> Any:
+    """An operator with a NumPy array; NotImplemented for what no tensor knows."""
+    return op(x, from_numpy(other)) if isinstance(other, np.ndarray) else NotImplemented
 
 
 class Tensor:
@@ -494,55 +532,27 @@ class Tensor:
 
     # -- operators -------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.ADD, self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.ADD, other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.SUB, self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.SUB, other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.MUL, self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.MUL, other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.DIV, self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.DIV, other, self)
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.floor_divide, self, other)
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.floor_divide, other, self)
-
-    def __mod__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.remainder, self, other)
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.remainder, other, self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.pow, self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.pow, other, self)
+    __add__ = _operator(arithmetic.ADD)
+    __radd__ = _reflected(arithmetic.ADD)
+    __sub__ = _operator(arithmetic.SUB)
+    __rsub__ = _reflected(arithmetic.SUB)
+    __mul__ = _operator(arithmetic.MUL)
+    __rmul__ = _reflected(arithmetic.MUL)
+    __truediv__ = _operator(arithmetic.DIV)
+    __rtruediv__ = _reflected(arithmetic.DIV)
+    __floordiv__ = _operator(arithmetic.floor_divide)
+    __rfloordiv__ = _reflected(arithmetic.floor_divide)
+    __mod__ = _operator(arithmetic.remainder)
+    __rmod__ = _reflected(arithmetic.remainder)
+    __pow__ = _operator(arithmetic.pow)
+    __rpow__ = _reflected(arithmetic.pow)
 
     def __matmul__(self, other: Any) -> Tensor:
         if not isinstance(other, Tensor):
             return NotImplemented
         return contract.matmul(self, other)  # type: ignore[no-any-return]
 
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return _binary(contract.matmul, other, self)
+    __rmatmul__ = _reflected(contract.matmul)
 
     def __neg__(self) -> Tensor:
         return arithmetic.NEG(self)  # type: ignore[no-any-return]
@@ -556,53 +566,22 @@ class Tensor:
     def __invert__(self) -> Tensor:
         return bitwise.BITWISE_NOT(self)  # type: ignore[no-any-return]
 
-    def __and__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_AND, self, other)
-
-    def __rand__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_AND, other, self)
-
-    def __or__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_OR, self, other)
-
-    def __ror__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_OR, other, self)
-
-    def __xor__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_XOR, self, other)
-
-    def __rxor__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_XOR, other, self)
-
-    def __lshift__(self, other: Any) -> Tensor:
-        return _binary(bitwise.SHIFT_LEFT, self, other)
-
-    def __rlshift__(self, other: Any) -> Tensor:
-        return _binary(bitwise.SHIFT_LEFT, other, self)
-
-    def __rshift__(self, other: Any) -> Tensor:
-        return _binary(bitwise.SHIFT_RIGHT, self, other)
-
-    def __rrshift__(self, other: Any) -> Tensor:
-        return _binary(bitwise.SHIFT_RIGHT, other, self)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return _binary(comparison.LT, self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return _binary(comparison.LE, self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return _binary(comparison.GT, self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return _binary(comparison.GE, self, other)
-
-    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return _binary(comparison.EQ, self, other)
-
-    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return _binary(comparison.NE, self, other)
+    __and__ = _operator(bitwise.BITWISE_AND)
+    __rand__ = _reflected(bitwise.BITWISE_AND)
+    __or__ = _operator(bitwise.BITWISE_OR)
+    __ror__ = _reflected(bitwise.BITWISE_OR)
+    __xor__ = _operator(bitwise.BITWISE_XOR)
+    __rxor__ = _reflected(bitwise.BITWISE_XOR)
+    __lshift__ = _operator(bitwise.SHIFT_LEFT)
+    __rlshift__ = _reflected(bitwise.SHIFT_LEFT)
+    __rshift__ = _operator(bitwise.SHIFT_RIGHT)
+    __rrshift__ = _reflected(bitwise.SHIFT_RIGHT)
+    __lt__ = _operator(comparison.LT)
+    __le__ = _operator(comparison.LE)
+    __gt__ = _operator(comparison.GT)
+    __ge__ = _operator(comparison.GE)
+    __eq__ = _operator(comparison.EQ)
+    __ne__ = _operator(comparison.NE)
 
 
 def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tensor]:
@@ -628,15 +607,6 @@ for _symbol, _method in (
 
 hooks.tensor_class = Tensor
 _OPERANDS = (Tensor, int, float, bool, complex, np.number, np.bool_)
-
-
-def _binary(op: Any, a: Any, b: Any) -> Any:  # hot
-    """An operator's op, or NotImplemented for operands that no tensor knows."""
-    if not (isinstance(a, _OPERANDS) and isinstance(b, _OPERANDS)):
-        if not (isinstance(a, np.ndarray) or isinstance(b, np.ndarray)):
-            return NotImplemented
-        a, b = as_operand(a), as_operand(b)
-    return op(a, b)
 
 
 def as_operand(x: Any) -> Any:

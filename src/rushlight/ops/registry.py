@@ -121,7 +121,9 @@ class Op:
 
     def __call__(self, *operands: Any, **attrs: Any) -> Any:
         """Record the operation on tensors and Python numbers."""
-        return recorder.record(self, operands, tuple(attrs[a] for a in self.attrs))
+        if not self.attrs:
+            return recorder.record(self, operands, ())
+        return recorder.record(self, operands, tuple([attrs[a] for a in self.attrs]))
 
     def __repr__(self) -> str:
         return f"Op({self.name})"
