@@ -16,6 +16,7 @@ FAMILIES = (  # one a line, each after those it imports
     "bessel",
     "special",
     "creation",
+    "pick",
     "reduce",
     "scan",
     "statistics",
