@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any  # storages hold numbers of any dtype
 
-from rushlight import dtype as dt
 from rushlight.device import CPU, device
+from rushlight.dtype import dtype, float32, uint8
 from rushlight.tensor import Tensor, tensor
 
 
@@ -101,11 +101,11 @@ class UntypedStorage(_Storage):
     """The bytes under a tensor."""
 
     def __new__(cls, size: int = 0, *, device: Any = None) -> UntypedStorage:
-        made: UntypedStorage = cls._of(tensor([0] * size, dtype=dt.uint8))
+        made: UntypedStorage = cls._of(tensor([0] * size, dtype=uint8))
         return made
 
     def _elements(self) -> Tensor:
-        return self._flat.view(dt.uint8) if self._flat.dtype is not dt.uint8 else self._flat
+        return self._flat.view(uint8) if self._flat.dtype is not uint8 else self._flat
 
     def __len__(self) -> int:
         return self.nbytes()
@@ -125,13 +125,13 @@ class UntypedStorage(_Storage):
 class TypedStorage(_Storage):
     """The elements under a tensor."""
 
-    def __new__(cls, *args: Any, dtype: dt.dtype = dt.float32, device: Any = None) -> TypedStorage:
+    def __new__(cls, *args: Any, dtype: dtype = float32, device: Any = None) -> TypedStorage:
         data = args[0] if args and not isinstance(args[0], int) else [0] * (args[0] if args else 0)
         made: TypedStorage = cls._of(tensor(list(data), dtype=dtype))
         return made
 
     @property
-    def dtype(self) -> dt.dtype:
+    def dtype(self) -> dtype:
         return self._flat.dtype
 
     def element_size(self) -> int:

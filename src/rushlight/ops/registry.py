@@ -125,6 +125,13 @@ class Op:
             return recorder.record(self, operands, ())
         return recorder.record(self, operands, tuple([attrs[a] for a in self.attrs]))
 
+    def __getattr__(self, name: str) -> Any:
+        """`uses` and `uses_out`, found when first asked for: reading bytecode takes time."""
+        if name not in ("uses", "uses_out"):
+            raise AttributeError(name)
+        self.uses_out, self.uses = _names_used(self.vjp)
+        return getattr(self, name)
+
     def __repr__(self) -> str:
         return f"Op({self.name})"
 
