@@ -206,7 +206,7 @@ class _FirstOrder:
     def __init__(self, op: Op, number: int, slope: Slope, count: int) -> None:
         self.slope = slope
         self.uses_out, uses = names_used(slope)
-        self.uses = uses if uses is not None else (True,) * count
+        self.uses = uses[:count] if uses is not None else (True,) * count
         name = f"{op.name}_gradient" + (str(number) if count > 1 else "")
         self.op = Op(
             name, attrs=op.attrs, type=self._type, lower=self._lower, vjp=NOT_DIFFERENTIABLE

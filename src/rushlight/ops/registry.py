@@ -114,7 +114,6 @@ class Op:
         if vjp is None or isinstance(vjp, _NotDifferentiable):
             vjp = _no_derivative(name)
         self.vjp: Vjp = vjp
-        self.uses_out, self.uses = names_used(vjp)
         if name in OPS:
             raise ValueError(f"op {name!r} is declared twice")
         OPS[name] = self
@@ -129,7 +128,7 @@ class Op:
         """`uses` and `uses_out`, found when first asked for: reading bytecode takes time."""
         if name not in ("uses", "uses_out"):
             raise AttributeError(name)
-        self.uses_out, self.uses = _names_used(self.vjp)
+        self.uses_out, self.uses = names_used(self.vjp)
         return getattr(self, name)
 
     def __repr__(self) -> str:
@@ -137,12 +136,13 @@ class Op:
 
 
 OPS: dict[str, Op] = {}
+_MANY = 1000  # operands that a rule with *operands may have
 
 
 def names_used(vjp: Vjp) -> tuple[bool, tuple[bool, ...] | None]:
     """Which operands a derivative rule reads, so that only those are saved for backward.
 
-    None for the operands means all (a rule that reads *operands); those past the end are not read.
+    None for the operands means all; those past the end are not read.
     """
     signature = list(inspect.signature(vjp).parameters.values())
     code = vjp.__code__
@@ -152,7 +152,9 @@ def names_used(vjp: Vjp) -> tuple[bool, tuple[bool, ...] | None]:
     operands: list[bool] = []
     for parameter in signature[2:]:
         if parameter.kind is parameter.VAR_POSITIONAL:
-            return out, None if parameter.name in loaded else tuple(operands)
+            if parameter.name in loaded:
+                operands.extend([True] * _MANY)
+            return out, tuple(operands)
         if parameter.kind is parameter.KEYWORD_ONLY or parameter.kind is parameter.VAR_KEYWORD:
             break
         operands.append(parameter.name in loaded)

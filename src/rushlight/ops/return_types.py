@@ -48,3 +48,23 @@ class aminmax(NamedTuple):  # noqa: N801 - PyTorch's name
 class frexp(NamedTuple):  # noqa: N801 - PyTorch's name
     mantissa: Any
     exponent: Any
+
+
+class sort(NamedTuple):  # noqa: N801 - PyTorch's name
+    values: Any
+    indices: Any
+
+
+class topk(NamedTuple):  # noqa: N801 - PyTorch's name
+    values: Any
+    indices: Any
+
+
+class kthvalue(NamedTuple):  # noqa: N801 - PyTorch's name
+    values: Any
+    indices: Any
+
+
+class histogram(NamedTuple):  # noqa: N801 - PyTorch's name
+    hist: Any
+    bin_edges: Any

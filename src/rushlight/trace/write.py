@@ -136,15 +136,14 @@ def _write_region(x: Any, source: Any) -> None:
 
 
 def _adopt_history(x: Any, source: Any, op_name: str) -> None:
-    base = x._base
     if not config.scopes.grad_enabled:
         return
-    if base is None:
-        if x._node is not None or source._node is not None:
-            x._node, x._output = source._node, source._output
-            x._rebased += 1
-        return
+    base, chain = (x, ()) if x._base is None else (x._base, x._chain)
     if base._node is None and source._node is None:
+        return
+    if base is x and (x._node is None or source._node is not None):
+        x._node, x._output = source._node, source._output
+        x._rebased += 1
         return
     trace = local.trace
     after = []
@@ -154,11 +153,12 @@ def _adopt_history(x: Any, source: Any, op_name: str) -> None:
             trace.join_node(node)
         after.append((node, t._output if node is not None else 0))
     indices = tuple((n.index if n is not None else -1, i) for n, i in after)
-    trace.step(("write", x._chain, base._shape, indices), "mark", trace.edge.next)
-    made = Node(OPS["write_region"], (x._chain,), tuple(after))
+    trace.step(("write", chain, base._shape, indices), "mark", trace.edge.next)
+    made = Node(OPS["write_region"], (chain,), tuple(after))
     made.saved = tuple((None, None, t._shape, t.dtype) for t in (base, source))
     made.out_types = (out_type(base),)
     trace.add_node(made)
     base._node, base._output = made, 0
     base._rebased += 1
-    _rederive(x)
+    if base is not x:
+        _rederive(x)

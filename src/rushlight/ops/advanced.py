@@ -1,0 +1,577 @@
+"""Picking and placing along one dimension: index_select, gather, scatter and their relatives."""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors
+
+from rushlight import dtype as dt
+from rushlight import errors, views
+from rushlight.ops.creation import FILL
+from rushlight.ops.elementwise import WHERE
+from rushlight.ops.indexing import INDEX, INDEX_PUT, is_mask
+from rushlight.ops.registry import Op, TensorType, public, recorder
+from rushlight.views import Shape, View
+
+# -- gather and scatter ------------------------------------------------------------------------------------
+
+
+def _along(shape: Shape, dim: int, index: Shape) -> View:
+    """Where `gather` and `scatter` look, apart from the index itself (0-d counts as one element)."""
+    strides = list(views.contiguous_strides(shape))
+    if strides:
+        strides[dim] = 0
+    return View(index, tuple(strides), 0)
+
+
+def _steps(k: Any, shape: Shape, dim: int, index: Any) -> list[tuple[Any, int, int]]:
+    stride = views.contiguous_strides(shape)[dim] if shape else 1
+    return [(k.cast(index, dt.int64), stride, shape[dim] if shape else 1)]
+
+
+def _gather_lower(k: Any, x: Any, index: Any, dim: int) -> Any:
+    if 0 in index.shape:
+        return k.full(index.shape, 0, x.dtype)
+    return k.gather(x, _along(x.shape, dim, index.shape), _steps(k, x.shape, dim, index))
+
+
+GATHER = Op(
+    "gather",
+    attrs=("dim",),
+    type=lambda x, index, dim: TensorType(index.shape, x.dtype),
+    lower=_gather_lower,
+    vjp=lambda g, out, x, index, dim: (GATHER_SUM(g, index, shape=tuple(x.shape), dim=dim), None),
+)
+
+
+def _placed(k: Any, kind: str, base: Any, source: Any, index: Any, dim: int) -> Any:
+    if 0 in index.shape:
+        return base
+    view = _along(base.shape, dim, index.shape)
+    return k.scatter(kind, base, source, view, _steps(k, base.shape, dim, index))
+
+
+def _gather_sum_lower(k: Any, g: Any, index: Any, shape: Shape, dim: int) -> Any:
+    wide = k.wide(g)
+    return k.cast(_placed(k, "add", k.full(shape, 0, wide.dtype), wide, index, dim), g.dtype)
+
+
+GATHER_SUM = Op(  # zeros of `shape` with every element of g added where `gather` read it
+    "gather_sum",
+    attrs=("shape", "dim"),
+    type=lambda g, index, shape, dim: TensorType(shape, g.dtype),
+    lower=_gather_sum_lower,
+    vjp=lambda h, out, g, index, shape, dim: (GATHER(h, index, dim=dim), None),
+)
+
+
+def _scatter_lower(k: Any, base: Any, source: Any, index: Any, dim: int, kind: str) -> Any:
+    work = base.dtype
+    if kind == "add" and work is dt.bool_:
+        work = dt.int32
+    if kind != "set":
+        work = dt.float32 if work in (dt.float16, dt.bfloat16) else work
+    part = k.expand(source, index.shape) if not source.shape else source
+    for d, size in enumerate(index.shape):
+        if part.shape[d] != size:
+            part = k.slice(part, d, 0, size)
+    out = _placed(k, kind, k.cast(base, work), k.cast(part, work), index, dim)
+    return k.cast(out, base.dtype)
+
+
+def _scatter_vjp(
+    g: Any, out: Any, base: Any, source: Any, index: Any, dim: int, kind: str
+) -> Any:
+    if kind not in ("set", "add"):
+        raise errors.not_differentiable(f"scatter with reduce={kind!r}")
+    rest = g if kind == "add" else SCATTER(g, 0, index, dim=dim, kind="set")
+    return rest, grown(GATHER(g, index, dim=dim), source.shape), None
+
+
+def grown(g: Any, shape: Shape) -> Any:
+    """A gradient of the used corner of an operand, with zeros around it."""
+    if not shape:
+        return g.sum()
+    if tuple(g.shape) == tuple(shape):
+        return g
+    from rushlight.ops.rearrange import constant_pad  # only when src was larger than index
+
+    after = [s - o for s, o in zip(shape, g.shape, strict=True)]
+    return constant_pad(g, [0] * len(shape), after)
+
+
+SCATTER = Op(
+    "scatter",
+    attrs=("dim", "kind"),
+    type=lambda base, source, index, dim, kind: TensorType(base.shape, base.dtype),
+    lower=_scatter_lower,
+    vjp=_scatter_vjp,
+)
+
+
+def check_along(op: str, x: Any, dim: int, index: Any, source: Any = None) -> int:
+    """The dimension of a gather or scatter, after checking its operands against each other."""
+    at = views.dim_index(op, dim, x.ndim)
+    if index.dtype not in (dt.int64, dt.int32):
+        raise RuntimeError(f"{op}(): Expected dtype int64 for index")
+    if not index.numel():
+        return at
+    if max(index.ndim, 1) != max(x.ndim, 1):
+        raise RuntimeError(
+            f"{op}: Index tensor must have the same number of dimensions as input tensor, got "
+            f"{errors.shape_text(index._shape)} and {errors.shape_text(x._shape)}"
+        )
+    for d, size in enumerate(index._shape):
+        own = x._shape[d] if x.ndim else 1
+        limit = source._shape[d] if source is not None and source.ndim else size
+        if (d != at and size > own) or size > limit:
+            raise RuntimeError(
+                f"{op}: Expected index {errors.shape_text(index._shape)} to be smaller than self "
+                f"{errors.shape_text(x._shape)} apart from dimension {at}"
+            )
+    if source is not None and max(source.ndim, 1) != max(index.ndim, 1):
+        raise RuntimeError(
+            f"{op}: Index tensor must have the same number of dimensions as src tensor, got "
+            f"{errors.shape_text(index._shape)} and {errors.shape_text(source._shape)}"
+        )
+    return at
+
+
+@public("torch", "Tensor", out=True)
+def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    """out[i][j] = input[index[i][j]][j] for dim 0, and so on.
+
+    >>> import rushlight as torch
+    >>> torch.gather(torch.tensor([[1, 2], [3, 4]]), 1, torch.tensor([[1], [0]]))
+    tensor([[2],
+            [3]])
+    """
+    at = check_along("gather", input, dim, index)
+    if input.ndim == 0 and index.ndim == 1:
+        input = input.reshape(1)
+    if input.ndim and index.ndim == 0:
+        return GATHER(input, index.reshape(1), dim=at).reshape(())
+    if not index.numel() and index.ndim != input.ndim:
+        return input.new_empty(index._shape)
+    return GATHER(input, index, dim=at)
+
+
+def _scatter(op: str, x: Any, dim: int, index: Any, source: Any, kind: str) -> Any:
+    is_tensor = hasattr(source, "_storage")
+    at = check_along(op, x, dim, index, source if is_tensor else None)
+    if is_tensor and source.dtype is not x.dtype:
+        raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype")
+    if not index.numel():
+        return x.clone()
+    shape = x._shape
+    if not x.ndim:
+        x = x.reshape(1)
+    if not index.ndim:
+        index = index.reshape(1)
+    if is_tensor and not source.ndim:
+        source = source.reshape(1)
+    return SCATTER(x, source, index, dim=at, kind=kind).reshape(shape)
+
+
+_OLD_REDUCES = {None: "set", "add": "add", "multiply": "mul"}
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def scatter(
+    input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
+) -> Any:
+    """A copy with self[index[i][j]][j] = src[i][j] (or one value) for dim 0, and so on."""
+    if reduce not in _OLD_REDUCES:
+        raise RuntimeError("reduce argument must be either add or multiply.")
+    source = value if src is None else src
+    return _scatter("scatter", input, dim, index, source, _OLD_REDUCES[reduce])
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
+    """A copy with src added at the places of `scatter`."""
+    return _scatter("scatter_add", input, dim, index, src, "add")
+
+
+def _lowest(kind: Any) -> Any:
+    if kind is dt.bool_:
+        return False
+    if kind.is_floating_point:
+        return float("-inf")
+    from rushlight.dtype import iinfo  # for integers only
+
+    return iinfo(kind).min
+
+
+def _highest(kind: Any) -> Any:
+    if kind is dt.bool_:
+        return True
+    if kind.is_floating_point:
+        return float("inf")
+    from rushlight.dtype import iinfo  # for integers only
+
+    return iinfo(kind).max
+
+
+_REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _neutral(reduce: str, kind: Any) -> Any:
+    if reduce == "amax":
+        return _lowest(kind)
+    if reduce == "amin":
+        return _highest(kind)
+    return 1 if reduce == "prod" else 0
+
+
+REDUCED = Op(  # base with `kind` of source's elements at the places of scatter
+    "scatter_reduced",
+    attrs=("dim", "kind"),
+    type=lambda base, source, index, dim, kind: TensorType(base.shape, base.dtype),
+    lower=_scatter_lower,
+    vjp=lambda g, out, base, source, index, dim, kind: _reduced_vjp(
+        g, out, base, source, index, dim, kind
+    ),
+)
+
+
+def _reduced_vjp(
+    g: Any, out: Any, base: Any, source: Any, index: Any, dim: int, kind: str
+) -> Any:
+    corner = source
+    for d, size in enumerate(index.shape):
+        corner = corner.narrow(d, 0, size)
+    if kind == "mul":
+        return *_product_gradients(g, base, corner, source, index, dim), None
+    from_base = (out == base).to(g.dtype)
+    from_source = (GATHER(out, index, dim=dim) == corner).to(g.dtype)
+    ties = SCATTER(from_base, from_source, index, dim=dim, kind="add")
+    share = g / WHERE(ties == 0, 1.0, ties)
+    return (
+        share * from_base,
+        grown(GATHER(share, index, dim=dim) * from_source, source.shape),
+        None,
+    )
+
+
+def _product_gradients(
+    g: Any, base: Any, corner: Any, source: Any, index: Any, dim: int
+) -> tuple[Any, Any]:
+    """Each factor's gradient is the product of the others: zeros are counted, not divided by."""
+    def split(x: Any) -> tuple[Any, Any]:
+        is_zero = (x == 0).to(g.dtype)
+        return WHERE(x == 0, 1.0, x), is_zero
+
+    base_rest, base_zero = split(base)
+    own_rest, own_zero = split(corner)
+    product = REDUCED(base_rest, own_rest, index, dim=dim, kind="mul")
+    zeros = SCATTER(base_zero, own_zero, index, dim=dim, kind="add")
+
+    def others(factor: Any, is_zero: Any, product: Any, zeros: Any) -> Any:
+        return WHERE(zeros - is_zero == 0, product / factor, 0.0)
+
+    of_base = g * others(base_rest, base_zero, product, zeros)
+    at = GATHER(g, index, dim=dim), GATHER(product, index, dim=dim), GATHER(zeros, index, dim=dim)
+    return of_base, grown(at[0] * others(own_rest, own_zero, at[1], at[2]), source.shape)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def scatter_reduce(
+    input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    """A copy with src reduced (sum, prod, mean, amax, amin) into the places of `scatter`."""
+    if reduce not in _REDUCES:
+        raise RuntimeError(
+            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
+        )
+    at = check_along("scatter_reduce", input, dim, index, src)
+    if src.dtype is not input.dtype:
+        raise RuntimeError("scatter_reduce(): Expected self.dtype to be equal to src.dtype")
+    if not index.numel():
+        return input.clone()
+    shape = input._shape
+    x, index, src = (t if t.ndim else t.reshape(1) for t in (input, index, src))
+    base = x
+    if not include_self:
+        base = SCATTER(x, _neutral(reduce, x.dtype), index, dim=at, kind="set")
+    if reduce in ("sum", "mean"):
+        out = SCATTER(base, src, index, dim=at, kind="add")
+        return (_meaned(out, x, index, at, include_self) if reduce == "mean" else out).reshape(shape)
+    return REDUCED(base, src, index, dim=at, kind=_REDUCES[reduce]).reshape(shape)
+
+
+def _meaned(total: Any, x: Any, index: Any, dim: int, include_self: bool) -> Any:
+    start = FILL(int(include_self), shape=x._shape, dtype=dt.int64)
+    count = SCATTER(start, 1, index, dim=dim, kind="add").clamp(min=1)
+    if x.dtype.is_floating_point or x.dtype.is_complex:
+        return total / count.to(x.dtype)
+    return total.div(count, rounding_mode="floor").to(x.dtype)
+
+
+@public("torch", "Tensor", out=True)
+def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
+    """`gather` after broadcasting both (of the flattened tensor by default)."""
+    if indices.dtype is not dt.int64:
+        raise RuntimeError(f"take_along_dim(): dtype of indices should be Long but got {indices.dtype!r}")
+    if dim is None:
+        return GATHER(input.reshape(-1), indices.reshape(-1), dim=0)
+    if input.ndim != indices.ndim:
+        raise RuntimeError(
+            f"torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            f"but got {input.ndim} dimensions for input, and {indices.ndim} for indices"
+        )
+    at = views.dim_index("take_along_dim", dim, input.ndim)
+    own, wanted = list(input._shape), list(indices._shape)
+    own[at] = wanted[at] = 1
+    common = list(views.broadcast_shapes("take_along_dim", own, wanted))
+    source, chosen = list(common), list(common)
+    source[at], chosen[at] = input._shape[at], indices._shape[at]
+    return GATHER(input.expand(source), indices.expand(chosen), dim=at)
+
+
+# -- along one dimension -----------------------------------------------------------------------------------
+
+
+def _check_vector(op: str, index: Any) -> Any:
+    if index.ndim > 1:
+        raise RuntimeError(f"{op}(): Index is supposed to be a vector, got {index.ndim} dimensions")
+    if index.dtype not in (dt.int64, dt.int32):
+        raise RuntimeError(f"{op}(): Expected dtype int32 or int64 for index, got {index.dtype!r}")
+    return index if index.ndim else index.reshape(1)
+
+
+@public("torch", "Tensor", out=True)
+def index_select(input: Any, dim: int, index: Any) -> Any:
+    """The parts at these indices of a dimension."""
+    at = views.dim_index("index_select", dim, input.ndim)
+    if index.ndim > 1:
+        raise IndexError(f"index_select(): Index is supposed to be a vector, got {index.ndim}-D")
+    vector = _check_vector("index_select", index)
+    if not input.ndim:
+        return INDEX(input.reshape(1), vector, dims=(0,)).reshape(())
+    return INDEX(input, vector, dims=(at,))
+
+
+def _placed_parts(op: str, x: Any, dim: int, index: Any, source: Any) -> tuple[Any, Any, Any, int]:
+    at = views.dim_index(op, dim, x.ndim)
+    vector = _check_vector(op, index)
+    if source.dtype is not x.dtype:
+        raise RuntimeError(
+            f"{op}(): self and source expected to have the same dtype, but got (self) {x.dtype!r} "
+            f"and (source) {source.dtype!r}"
+        )
+    if not x.ndim:
+        x = x.reshape(1)
+    if not source.ndim:
+        source = source.reshape((1,) * x.ndim) if x.ndim == 1 else source.reshape(1)
+    wanted = (*x._shape[:at], vector._shape[0], *x._shape[at + 1 :])
+    if source._shape != wanted:
+        raise (IndexError if source.ndim and source._shape[min(at, source.ndim - 1)] != vector._shape[0] else RuntimeError)(
+            f"{op}(): Number of indices ({vector._shape[0]}) and source of shape "
+            f"{errors.shape_text(source._shape)} do not fit self of shape "
+            f"{errors.shape_text(x._shape)} along dimension {at}"
+        )
+    return x, vector, source, at
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """A copy with parts of `source` added at these indices of a dimension."""
+    x, vector, parts, at = _placed_parts("index_add", input, dim, index, source)
+    parts = parts if alpha == 1 else parts * alpha
+    return INDEX_PUT(x, parts, vector, dims=(at,), accumulate=True).reshape(input._shape)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
+    """A copy with parts of `source` at these indices of a dimension."""
+    x, vector, parts, at = _placed_parts("index_copy", input, dim, index, source)
+    return INDEX_PUT(x, parts, vector, dims=(at,), accumulate=False).reshape(input._shape)
+
+
+@public("torch", "Tensor", inplace=True)
+def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+    """A copy with one value at these indices of a dimension."""
+    at = views.dim_index("index_fill", dim, input.ndim)
+    if index.ndim > 1:
+        raise IndexError(f"index_fill_(): Index is supposed to be a vector, got {index.ndim}-D")
+    if hasattr(value, "ndim") and value.ndim:
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        )
+    if index.dtype is not dt.int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    x = input if input.ndim else input.reshape(1)
+    vector = index if index.ndim else index.reshape(1)
+    return INDEX_PUT(x, value, vector, dims=(at,), accumulate=False).reshape(input._shape)
+
+
+_KINDS = {"prod": "mul", "mean": "add", "amax": "max", "amin": "min"}
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def index_reduce(
+    input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    """A copy with parts of `source` reduced (prod, mean, amax, amin) at these indices."""
+    if reduce not in _KINDS:
+        raise RuntimeError(
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+        )
+    x, vector, parts, at = _placed_parts("index_reduce", input, dim, index, source)
+    shape = [1] * x.ndim
+    shape[at] = -1
+    wide = vector.to(dt.int64).reshape(shape).expand(parts._shape)
+    out = scatter_reduce(x, at, wide, parts, reduce, include_self=include_self)
+    return out.reshape(input._shape)
+
+
+@public("torch", "Tensor", out=True)
+def take(input: Any, index: Any) -> Any:
+    """Elements of the flattened tensor."""
+    if index.dtype is not dt.int64:
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype!r}")
+    if not input.numel() and index.numel():
+        raise IndexError("take(): tried to take from an empty tensor")
+    return INDEX(input.reshape(-1), index, dims=(0,))
+
+
+@public("Tensor", name="put_")
+def put_(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """Write (or add) elements at positions of the flattened tensor."""
+    return recorder.write(input, put(input, index, source, accumulate), "put_")
+
+
+@public("torch", "Tensor")
+def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """A copy with elements at positions of the flattened tensor."""
+    if index.dtype is not dt.int64:
+        raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype!r}")
+    if source.dtype is not input.dtype:
+        raise RuntimeError("put_(): self and source expected to have the same dtype")
+    if source.numel() != index.numel():
+        raise RuntimeError(
+            f"put_(): Expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
+    if not index.numel():
+        return input.clone()
+    flat, places, values = input.reshape(-1), index.reshape(-1), source.reshape(-1)
+    made = INDEX_PUT(flat, values, places, dims=(0,), accumulate=bool(accumulate))
+    return made.reshape(input._shape)
+
+
+# -- masks -------------------------------------------------------------------------------------------------
+
+
+def _check_masked(op: str, mask: Any) -> None:
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(f"{op} only supports boolean masks, but got mask with dtype {mask.dtype!r}")
+
+
+@public("torch", "Tensor", inplace=True)
+def masked_fill(input: Any, mask: Any, value: Any) -> Any:
+    """One value where the mask holds, the input elsewhere."""
+    _check_masked("masked_fill_", mask)
+    if hasattr(value, "_storage"):
+        if value.ndim:
+            raise RuntimeError(
+                f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)."
+            )
+        value = value if value.dtype is input.dtype else value.to(input.dtype)
+    elif dt.of_number(value) > input.dtype.category:
+        raise RuntimeError(
+            f"value cannot be converted to type {input.dtype!r} without overflow"
+        )
+    return WHERE(mask, value, input)
+
+
+@public("torch", "Tensor", out=True)
+def masked_select(input: Any, mask: Any) -> Any:
+    """The elements where the mask holds, in order, as a vector."""
+    if not is_mask(mask) or mask.dtype is not dt.bool_:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    shape = views.broadcast_shapes("masked_select", input._shape, mask._shape)
+    wide, chosen = input.expand(shape), mask.expand(shape)
+    if not shape:
+        wide, chosen = wide.reshape(1), chosen.reshape(1)
+    return wide[chosen]
+
+
+@public("torch", "Tensor", inplace=True)
+def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
+    """The elements of source, in order, where the mask holds; the input elsewhere."""
+    _check_masked("masked_scatter_", mask)
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            f"masked_scatter_: expected self and source to have same dtypes but got "
+            f"{input.dtype!r} and {source.dtype!r}"
+        )
+    shape = views.broadcast_shapes("masked_scatter", input._shape, mask._shape)
+    chosen = mask.expand(shape)
+    wide = input.expand(shape)
+    if not source.numel() or not wide.numel():
+        return wide.clone()
+    count = chosen.reshape(-1).to(dt.int64).cumsum(0)
+    places = WHERE(chosen.reshape(-1), count - 1, 0)
+    values = INDEX(source.reshape(-1), places, dims=(0,)).reshape(shape)
+    return WHERE(chosen, values, wide)
+
+
+# -- slices into ---------------------------------------------------------------------------------------------
+
+
+@public("torch", "Tensor")
+def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
+    """A copy with `src` at one index of a dimension."""
+    out = input.clone()
+    part = out.select(dim, index)
+    if part._shape != src._shape:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = "
+            f"{errors.shape_text(src._shape)}, slice size = {errors.shape_text(part._shape)}"
+        )
+    part.copy_(src)
+    return out
+
+
+@public("torch", "Tensor")
+def slice_scatter(
+    input: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    """A copy with `src` at a slice of a dimension."""
+    at = views.dim_index("slice_scatter", dim, input.ndim)
+    out = input.clone()
+    part = out[(slice(None),) * at + (slice(start, end, step),)]
+    if part._shape != src._shape:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = "
+            f"{errors.shape_text(src._shape)}, slice size = {errors.shape_text(part._shape)}"
+        )
+    part.copy_(src)
+    return out
+
+
+@public("torch", "Tensor")
+def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """A copy with `src` on a diagonal."""
+    out = input.clone()
+    part = out.diagonal(offset, dim1, dim2)
+    if part._shape != src._shape:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = "
+            f"{errors.shape_text(src._shape)}, slice size = {errors.shape_text(part._shape)}"
+        )
+    part.copy_(src)
+    return out
+
+
+@public("torch", "Tensor")
+def as_strided_scatter(
+    input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None
+) -> Any:
+    """A copy with `src` at a strided view."""
+    out = input.clone()
+    out.as_strided(size, stride, storage_offset or 0).copy_(src)
+    return out

@@ -1,0 +1,437 @@
+"""Order and membership: sort, topk, unique, searchsorted, histograms.
+
+Sorting finds positions with NumPy between kernels; values are then gathered, so that gradients follow by themselves.
+NaN counts as the greatest value.
+"""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors
+
+import numpy as np
+
+from rushlight import dtype as dt
+from rushlight import errors, views
+from rushlight.ops import return_types
+from rushlight.ops.advanced import GATHER
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
+
+# -- sorting -----------------------------------------------------------------------------------------------
+
+
+def argsort_rows(rows: Any, descending: bool) -> Any:
+    """Stable positions of the sorted order along the last dimension."""
+    if not descending:
+        return np.argsort(rows, axis=-1, kind="stable")
+    last = rows.shape[-1] - 1
+    return last - np.argsort(rows[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+
+
+def leading_rows(rows: Any, count: int, largest: bool) -> Any:
+    """Positions of the `count` first values of each row in sorted order."""
+    return argsort_rows(rows, largest)[..., :count]
+
+
+def _lower_rows(k: Any, x: Any, dim: int, count: int, function: Any, **attrs: Any) -> Any:
+    """`function` of rows along `dim`, giving `count` positions for each."""
+    if 0 in x.shape:
+        shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
+        return k.full(shape, 0, dt.int64)
+    last = len(x.shape) - 1
+    order = [d for d in range(last + 1) if d != dim] + [dim]
+    rows = k.permute(x, order)
+    rows = k.copy(rows)
+    shape = (*rows.shape[:-1], count)
+    made = k.host(function, [(shape, dt.int64)], rows, **attrs)[0]
+    return k.permute(made, [order.index(d) for d in range(last + 1)])
+
+
+ARGSORT = Op(
+    "argsort",
+    attrs=("dim", "descending"),
+    type=lambda x, dim, descending: TensorType(x.shape, dt.int64),
+    lower=lambda k, x, dim, descending: _lower_rows(
+        k, x, dim, x.shape[dim], argsort_rows, descending=descending
+    ),
+    vjp=NOT_DIFFERENTIABLE,
+)
+LEADING = Op(
+    "leading",
+    attrs=("dim", "count", "largest"),
+    type=lambda x, dim, count, largest: TensorType(
+        (*x.shape[:dim], count, *x.shape[dim + 1 :]), dt.int64
+    ),
+    lower=lambda k, x, dim, count, largest: _lower_rows(
+        k, x, dim, count, leading_rows, count=count, largest=largest
+    ),
+    vjp=NOT_DIFFERENTIABLE,
+)
+
+
+def _check_sortable(op: str, x: Any) -> None:
+    if x.dtype.is_complex:
+        raise RuntimeError(f"{op}(): does not support complex dtypes, got {x.dtype!r}")
+
+
+def _order(op: str, x: Any, dim: int, descending: bool) -> tuple[Any, int]:
+    _check_sortable(op, x)
+    at = views.dim_index(op, dim, x.ndim)
+    return ARGSORT(x.detach(), dim=at, descending=bool(descending)), at
+
+
+def _number_sorted(x: Any) -> Any:
+    return x.clone(), x.new_zeros((), dtype=dt.int64)
+
+
+@public("torch", "Tensor", out=True)
+def sort(
+    input: Any, dim: int = -1, descending: bool = False, stable: bool = False
+) -> Any:
+    """Values in order along a dimension, and where they were (always stable).
+
+    >>> import rushlight as torch
+    >>> torch.sort(torch.tensor([3, 1, 2])).indices
+    tensor([1, 2, 0])
+    """
+    if isinstance(dim, bool):  # sort(stable, dim, descending)
+        dim, descending = descending if not isinstance(descending, bool) else -1, bool(stable)
+    views.dim_index("sort", dim, input.ndim)
+    if not input.ndim:
+        return return_types.sort(*_number_sorted(input))
+    indices, at = _order("sort", input, dim, descending)
+    return return_types.sort(GATHER(input, indices, dim=at), indices)
+
+
+@public("torch", "Tensor")
+def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    """The positions that put a dimension in order (always stable)."""
+    return sort(input, dim, descending).indices
+
+
+@public("torch", "Tensor", out=True)
+def msort(input: Any) -> Any:
+    """Values in order along the first dimension."""
+    return sort(input, 0).values
+
+
+@public("torch", "Tensor", out=True)
+def topk(
+    input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> Any:
+    """The k greatest (or least) values along a dimension, in order, and where they were."""
+    _check_sortable("topk", input)
+    at = views.dim_index("topk", dim, input.ndim)
+    count = k.__index__()
+    size = input._shape[at] if input.ndim else 1
+    if not 0 <= count <= size:
+        raise RuntimeError(f"topk: selected index k out of range: {k} of {size}")
+    if not input.ndim:
+        return return_types.topk(*_number_sorted(input))
+    indices = LEADING(input.detach(), dim=at, count=count, largest=bool(largest))
+    return return_types.topk(GATHER(input, indices, dim=at), indices)
+
+
+def _nth(op: str, x: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    indices, at = _order(op, x, dim, False)
+    place = indices.narrow(at, k, 1)
+    values = GATHER(x, place, dim=at)
+    return (values, place) if keepdim else (values.squeeze(at), place.squeeze(at))
+
+
+@public("torch", "Tensor", out=True)
+def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th least value along a dimension, and where it was."""
+    at = views.dim_index("kthvalue", dim, input.ndim)
+    size = input._shape[at] if input.ndim else 1
+    if not 1 <= k <= size:
+        if not size:
+            raise IndexError(f"kthvalue(): Expected reduction dim {at} to have non-zero size.")
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {at}")
+    if not input.ndim:
+        return return_types.kthvalue(*_number_sorted(input))
+    return return_types.kthvalue(*_nth("kthvalue", input, k - 1, at, keepdim))
+
+
+def median_rows(rows: Any, skip_nan: bool) -> Any:
+    """The position of the lower median of each row; of its first NaN unless these are skipped."""
+    order = np.argsort(rows, axis=-1, kind="stable")
+    count = np.full(rows.shape[:-1], rows.shape[-1])
+    if rows.dtype.kind == "f":
+        missing = np.isnan(rows).sum(-1)
+        count = np.where(missing == count, count, count - missing)
+        if not skip_nan:
+            found = np.take_along_axis(order, ((count - 1) // 2)[..., None], -1)
+            first = np.isnan(rows).argmax(-1)[..., None]
+            return np.where((missing > 0)[..., None], first, found)
+    return np.take_along_axis(order, ((count - 1) // 2)[..., None], -1)
+
+
+def mode_rows(rows: Any) -> Any:
+    """The last position of the most frequent value (the least of them) of each row."""
+    flat = rows.reshape(-1, rows.shape[-1])
+    out = np.empty((len(flat), 1), np.int64)
+    for i, row in enumerate(flat):
+        values, counts = np.unique(row, return_counts=True)
+        out[i] = np.flatnonzero(row == values[counts.argmax()])[-1]
+    return out.reshape(*rows.shape[:-1], 1)
+
+
+def _position_op(name: str, function: Any, **attrs: Any) -> Op:
+    return Op(
+        name,
+        attrs=("dim",),
+        type=lambda x, dim: TensorType((*x.shape[:dim], 1, *x.shape[dim + 1 :]), dt.int64),
+        lower=lambda k, x, dim: _lower_rows(k, x, dim, 1, function, **attrs),
+        vjp=NOT_DIFFERENTIABLE,
+    )
+
+
+MEDIAN = _position_op("median_position", median_rows, skip_nan=False)
+NANMEDIAN = _position_op("nanmedian_position", median_rows, skip_nan=True)
+MODE = _position_op("mode_position", mode_rows)
+
+
+def _at_position(op: Op, name: str, x: Any, dim: int, keepdim: bool, kind: Any) -> Any:
+    _check_sortable(name, x)
+    at = views.dim_index(name, dim, x.ndim)
+    if not x.ndim:
+        return kind(*_number_sorted(x))
+    if not x._shape[at]:
+        raise IndexError(f"{name}(): Expected reduction dim {at} to have non-zero size.")
+    place = op(x.detach(), dim=at)
+    values = GATHER(x, place, dim=at)
+    return kind(values, place) if keepdim else kind(values.squeeze(at), place.squeeze(at))
+
+
+def _median(name: str, op: Op, kind: Any) -> None:
+    def function(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if dim is not None:
+            return _at_position(op, name, input, dim, keepdim, kind)
+        flat = input.reshape(-1)
+        if not flat.numel():
+            return input.new_full((), float("nan") if input.dtype.is_floating_point else 0)
+        return _at_position(op, name, flat, 0, False, kind)[0]
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "The lower of the middle values, of all elements or along a dimension."
+    public("torch", "Tensor", name=name, out=True)(function)
+
+
+_median("median", MEDIAN, return_types.median)
+_median("nanmedian", NANMEDIAN, return_types.nanmedian)
+
+
+@public("torch", "Tensor", out=True)
+def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    """The most frequent value along a dimension (the least of several), and where it is."""
+    return _at_position(MODE, "mode", input, dim, keepdim, return_types.mode)
+
+
+# -- sets: their sizes depend on the data ---------------------------------------------------------------------
+
+
+def _made(array: Any, kind: Any) -> Any:
+    from rushlight.tensor import tensor_of_array  # ops come before tensors
+
+    return tensor_of_array(array, kind)
+
+
+def _packed(first: Any, *rest: Any) -> Any:
+    wanted = [r for r in rest if r is not None]
+    return (first, *wanted) if wanted else first
+
+
+@public("torch", "Tensor")
+def unique(
+    input: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The different values, in order (or the different parts along `dim`)."""
+    _check_sortable("unique", input)
+    values = input.detach()._numbers()
+    axis = None if dim is None else views.dim_index("unique", dim, input.ndim)
+    if axis is not None and not input._shape[axis] and 0 in input._shape:
+        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+    found, inverse, counts = np.unique(
+        values, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
+    )
+    inverse = inverse.reshape(values.shape if axis is None else (-1,))
+    return _packed(
+        _made(found, input.dtype),
+        _made(inverse, dt.int64) if return_inverse else None,
+        _made(counts, dt.int64) if return_counts else None,
+    )
+
+
+@public("torch", "Tensor")
+def unique_consecutive(
+    input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The values without immediate repetitions."""
+    values = input.detach()._numbers()
+    rows = values.reshape(-1) if dim is None else np.moveaxis(values, dim, 0)
+    differs = rows[1:] != rows[:-1]
+    differs = differs.reshape(len(differs), -1).any(1) if len(rows) > 1 else np.zeros(0, bool)
+    starts = np.concatenate([np.ones(min(len(rows), 1), bool), differs])
+    found = rows[starts]
+    if dim is not None:
+        found = np.moveaxis(found, 0, dim)
+    inverse = np.cumsum(starts) - 1
+    counts = np.diff(np.append(np.flatnonzero(starts), len(rows)))
+    return _packed(
+        _made(found, input.dtype),
+        _made(inverse.reshape(values.shape if dim is None else (-1,)), dt.int64)
+        if return_inverse
+        else None,
+        _made(counts, dt.int64) if return_counts else None,
+    )
+
+
+@public("torch", "Tensor")
+def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each number from 0 on occurs (or the sum of its weights)."""
+    if input.ndim != 1 and input.numel():
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if input.dtype.category is not dt.Category.INTEGRAL:
+        raise RuntimeError(f'"bincount_cpu" not implemented for {input.dtype!r}')
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    values = input.detach()._numbers().reshape(-1)
+    if values.size and values.min() < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is None:
+        return _made(np.bincount(values, minlength=minlength), dt.int64)
+    if weights._shape != input._shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    count = max(minlength, int(values.max()) + 1 if values.size else 0)
+    kind = weights.dtype if weights.dtype in (dt.float32, dt.float64) else dt.float64
+    start = weights.new_zeros((count,), dtype=kind)
+    return start.index_add(0, input.to(dt.int64), weights.detach().to(kind))
+
+
+@public("torch", "Tensor")
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Whether each element is among the test elements."""
+    from rushlight.tensor import tensor  # ops come before tensors
+
+    first, second = (e if hasattr(e, "_storage") else tensor(e) for e in (elements, test_elements))
+    flat = second.reshape((1,) * first.ndim + (-1,))
+    found = (first.unsqueeze(-1) == flat).any(-1)
+    return ~found if invert else found
+
+
+# -- places in sorted sequences --------------------------------------------------------------------------------
+
+
+def search_rows(sequence: Any, values: Any, side: str) -> Any:
+    """Insertion points, row by row or in one sequence."""
+    if sequence.ndim == 1:
+        return np.searchsorted(sequence, values, side=side)
+    rows = sequence.reshape(-1, sequence.shape[-1])
+    wanted = values.reshape(len(rows), -1)
+    found = [np.searchsorted(r, w, side=side) for r, w in zip(rows, wanted, strict=True)]
+    return np.stack(found).reshape(values.shape) if found else np.zeros(values.shape, np.int64)
+
+
+def _search_lower(k: Any, sequence: Any, values: Any, side: str, dtype: Any) -> Any:
+    from rushlight.ops.elementwise import promoted  # only here
+
+    kind = promoted(*(TensorType(r.shape, r.dtype) for r in (sequence, values)))
+    ready = [k.copy(k.cast(r, kind)) for r in (sequence, values)]
+    return k.cast(k.host(search_rows, [(values.shape, dt.int64)], *ready, side=side)[0], dtype)
+
+
+SEARCH = Op(
+    "searchsorted",
+    attrs=("side", "dtype"),
+    type=lambda sequence, values, side, dtype: TensorType(values.shape, dtype),
+    lower=_search_lower,
+    vjp=NOT_DIFFERENTIABLE,
+)
+
+
+@public("torch", out=True)
+def searchsorted(
+    sorted_sequence: Any, input: Any, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Any = None,
+) -> Any:  # fmt: skip
+    """Where values would be inserted to keep (rows of) a sequence sorted."""
+    from rushlight.tensor import tensor  # ops come before tensors
+
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if side == "left" and right:
+        raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites")
+    values = input if hasattr(input, "_storage") else tensor(input)
+    if not sorted_sequence.ndim:
+        raise RuntimeError("torch.searchsorted(): input sequence should have a dimension")
+    is_flat = sorted_sequence.ndim == 1
+    if not is_flat and sorted_sequence._shape[:-1] != values._shape[:-1]:
+        raise RuntimeError(
+            f"torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+            f"dimensions of boundaries tensor and input value tensor must match, but we got "
+            f"boundaries tensor {errors.shape_text(sorted_sequence._shape)} and input value tensor "
+            f"{errors.shape_text(values._shape)}"
+        )
+    if sorter is not None:
+        if sorter._shape != sorted_sequence._shape:
+            raise RuntimeError("torch.searchsorted(): boundary and sorter must have the same size")
+        if sorter.dtype is not dt.int64:
+            raise RuntimeError(f"torch.searchsorted(): sorter must be a tensor of long dtype but got {sorter.dtype!r}")
+        sorted_sequence = sorted_sequence.gather(-1, sorter)
+    where = "right" if right or side == "right" else "left"
+    kind = dt.int32 if out_int32 else dt.int64
+    return SEARCH(sorted_sequence.detach(), values.detach(), side=where, dtype=kind)
+
+
+@public("torch", out=True)
+def bucketize(
+    input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False
+) -> Any:
+    """The bucket of each value among sorted boundaries."""
+    if boundaries.ndim != 1:
+        raise RuntimeError(
+            f"torch.searchsorted(): boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+# -- histograms --------------------------------------------------------------------------------------------
+
+
+@public("torch", "Tensor", out=True)
+def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
+    """How many elements fall into each of `bins` equal intervals between min and max."""
+    if bins <= 0:
+        raise RuntimeError("bins must be > 0")
+    values = input.detach()._numbers().reshape(-1)
+    low, high = _limits("histc", values, float(min), float(max))
+    inside = values[(values >= low) & (values <= high)].astype(np.float64)
+    places = np.minimum(((inside - low) * bins / (high - low)).astype(np.int64), bins - 1)
+    return _made(np.bincount(places, minlength=bins), input.dtype)
+
+
+def _limits(op: str, values: Any, low: float, high: float) -> tuple[float, float]:
+    if low > high:
+        raise RuntimeError(f"{op}: max must be larger than min")
+    if low == high and values.size:
+        low, high = float(values.min()), float(values.max())
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise RuntimeError(f"{op}: range of [{low}, {high}] is not finite")
+    return (low - 1, high + 1) if low == high else (low, high)
+
+
+@public("torch", "Tensor")
+def histogram(
+    input: Any, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
+) -> Any:
+    """Counts (or sums of weights) in bins given by number or by edges, and the edges."""
+    values = input.detach()._numbers().reshape(-1).astype(np.float64)
+    weights = None if weight is None else weight.detach()._numbers().reshape(-1)
+    if hasattr(bins, "_storage"):
+        edges = bins._numbers().astype(np.float64)
+    else:
+        low, high = _limits("histogram", values, *(range or (0.0, 0.0)))
+        edges = np.linspace(low, high, int(bins) + 1)
+    counts, edges = np.histogram(values, edges, weights=weights, density=bool(density))
+    return return_types.histogram(_made(counts, input.dtype), _made(edges, input.dtype))
