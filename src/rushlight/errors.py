@@ -161,10 +161,14 @@ def not_differentiable(op: str) -> NotImplementedError:
     return NotImplementedError(f"the derivative for '{op}' is not implemented")
 
 
-def index_out_of_range(op: str, where: str, label: str) -> IndexError:
+_RUNTIME_RANGES = ("gather", "scatter", "scatter_reduced")  # where PyTorch raises RuntimeError
+
+
+def index_out_of_range(op: str, where: str, label: str) -> IndexError | RuntimeError:
     place = f" at {where}" if where else ""
     module = f" in {label}" if label else ""
-    return IndexError(f"{op}: index out of range in self{module}{place}")
+    kind = RuntimeError if op in _RUNTIME_RANGES else IndexError
+    return kind(f"{op}: index out of range in self{module}{place}")
 
 
 def ambiguous_bool(shape: Sequence[int]) -> RuntimeError:

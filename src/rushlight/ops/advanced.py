@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtype as dt
 from rushlight import errors, views
+from rushlight.dtype import Category
 from rushlight.ops.creation import FILL
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.indexing import INDEX, INDEX_PUT, is_mask
@@ -479,11 +480,10 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
                 f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)."
             )
-        value = value if value.dtype is input.dtype else value.to(input.dtype)
-    elif dt.of_number(value) > input.dtype.category:
-        raise RuntimeError(
-            f"value cannot be converted to type {input.dtype!r} without overflow"
-        )
+    kind = value.dtype.category if hasattr(value, "_storage") else dt.of_number(value)
+    if kind is Category.COMPLEX and not input.dtype.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {input.dtype!r} without overflow")
+    value = FILL(value, shape=(), dtype=input.dtype)
     return WHERE(mask, value, input)
 
 

@@ -451,7 +451,8 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     values = input.detach()._numbers()
     if as_tuple:
         return tuple(tensor_of_array(p, dt.int64) for p in np.nonzero(np.atleast_1d(values)))
-    return tensor_of_array(np.argwhere(values).reshape(-1, input.ndim), dt.int64)
+    places = np.argwhere(values) if input.ndim else np.zeros((int(bool(values)), 0))
+    return tensor_of_array(places, dt.int64)
 
 
 @public("torch", "Tensor")

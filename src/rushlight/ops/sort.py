@@ -32,16 +32,16 @@ def leading_rows(rows: Any, count: int, largest: bool) -> Any:
     return argsort_rows(rows, largest)[..., :count]
 
 
-def _lower_rows(k: Any, x: Any, dim: int, count: int, function: Any, **attrs: Any) -> Any:
-    """`function` of rows along `dim`, giving `count` positions for each."""
+def _lower_rows(k: Any, x: Any, dim: int, width: int, function: Any, **attrs: Any) -> Any:
+    """`function` of rows along `dim`, giving `width` positions for each."""
     if 0 in x.shape:
-        shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
+        shape = (*x.shape[:dim], width, *x.shape[dim + 1 :])
         return k.full(shape, 0, dt.int64)
     last = len(x.shape) - 1
     order = [d for d in range(last + 1) if d != dim] + [dim]
     rows = k.permute(x, order)
     rows = k.copy(rows)
-    shape = (*rows.shape[:-1], count)
+    shape = (*rows.shape[:-1], width)
     made = k.host(function, [(shape, dt.int64)], rows, **attrs)[0]
     return k.permute(made, [order.index(d) for d in range(last + 1)])
 
@@ -309,7 +309,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     return start.index_add(0, input.to(dt.int64), weights.detach().to(kind))
 
 
-@public("torch", "Tensor")
+@public("torch", "Tensor", out=True)
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
     """Whether each element is among the test elements."""
     from rushlight.tensor import tensor  # ops come before tensors
