@@ -37,6 +37,7 @@ from rushlight.runtime.pool import get_num_threads
 from rushlight.runtime.program import HostCall, Item, Program
 from rushlight.schedule.attach import attach_epilogues
 from rushlight.schedule.fuse import Fusion, Root, Unit
+from rushlight.schedule.inplace import last_checking, share_memory
 from rushlight.schedule.memory import nbytes_of, padded, plan_memory
 from rushlight.schedule.reading import Reader, refine
 
@@ -96,12 +97,18 @@ class CompiledGraph:
         fusion = Fusion(self.results)
         self.units = attach_epilogues(fusion.run(), set(self.results))
         self.stored = fusion.stored
+        self.sharing = share_memory(self.units, self.results, written, self.stored)
+        self.units = [u for u in self.units if u not in self.sharing.needless]
+        for number, unit in enumerate(self.units):
+            unit.number = number
+        self.last_check = last_checking(self.units)
         self.homes: list[Node] = []  # the node whose memory holds each result
         self._give_homes(written)
         leaf_nodes = [n for n in fusion.order if n.op == "leaf"]
         self.leaves = list(dict.fromkeys(
             [n.attrs[0] for n in leaf_nodes] + [q for _, q in sorted(written.items())]
         ))  # fmt: skip
+        self.ends = {self.sharing.first_version(h): h for h in self.homes}
         self.numbers = [n for n in fusion.order if n.op == "scalar"]
         self.place: dict[Node, BufferRef] = {}
         at_leaf = {q: FIRST + i for i, q in enumerate(self.leaves)}
@@ -114,9 +121,12 @@ class CompiledGraph:
             else:
                 self.place[home] = BufferRef(FIRST + len(self.leaves) + len(self.own))
                 self.own.append(index)
-        plan = plan_memory(self.units, self.place)
+        plan = plan_memory(self.units, self.place, self._placed_as)
         for node, offset in plan.offsets.items():
             self.place[node] = BufferRef(ARENA, offset)
+        for node, base in self.sharing.home_of.items():
+            at = self.place[self._placed_as(node)]
+            self.place[node] = self.place[base] = at
         self.arena = plan.nbytes
         self.checks: list[Node] = []
         self.unit_of = {n: at for at, u in enumerate(self.units) for n in u.writes}
@@ -150,7 +160,16 @@ class CompiledGraph:
             taken.add(node)
             self.homes.append(node)
 
+    def _placed_as(self, node: Node) -> Node:
+        """The node whose place a node takes: of all versions of one memory, a result or the first."""
+        first = self.sharing.first_version(node)
+        return self.ends.get(first, first)
+
     def _can_overwrite(self, node: Node, leaf: int) -> bool:
+        if node in self.sharing.in_leaf:
+            return True
+        if node in self.sharing.home_of:  # earlier versions would be written there too soon
+            return False
         makers = [u for u in self.units if node in u.writes]
         if (
             len(makers) != 1
@@ -159,6 +178,8 @@ class CompiledGraph:
         ):
             return False
         maker = makers[0]
+        if maker.number <= self.last_check:  # a failed flush leaves the leaf as it was
+            return False
         for unit in self.units:
             for read in unit.reads:
                 if read.op != "leaf" or read.attrs[0] != leaf:
@@ -175,8 +196,8 @@ class CompiledGraph:
             return False
         for root in unit.roots:
             assert root.reader is not None
-            for node, view in root.reader.loads:
-                if node is leaf and not views.is_whole(view, leaf.numel):
+            for (node, view), e in root.reader.loads.items():
+                if node is leaf and (e.kind != "load" or not views.is_whole(view, leaf.numel)):
                     return False
         return True
 

@@ -5,7 +5,7 @@ Lifetimes are known (first write to last read, in units), so intermediates share
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rushlight.ir.node import Node
@@ -66,16 +66,20 @@ def nbytes_of(node: Node) -> int:
     return padded(node.numel * node.dtype.itemsize + ALIGN)
 
 
-def plan_memory(units: Sequence[Unit], outside: Iterable[Node]) -> MemoryPlan:
-    """Place every node that units write and that does not live `outside` the arena."""
+def plan_memory(
+    units: Sequence[Unit], outside: Iterable[Node], placed_as: Callable[[Node], Node]
+) -> MemoryPlan:
+    """Place every node that units write and that does not live `outside` the arena. Nodes with
+    one `placed_as` share a place.
+    """
     external = set(outside)
     first: dict[Node, int] = {}
     last: dict[Node, int] = {}
     for at, unit in enumerate(units):
-        for node in unit.writes:
+        for node in map(placed_as, unit.writes):
             first.setdefault(node, at)
             last[node] = at
-        for node in unit.reads:
+        for node in map(placed_as, unit.reads):
             last[node] = at
     starting: list[list[Node]] = [[] for _ in units]
     ending: list[list[Node]] = [[] for _ in units]
