@@ -271,3 +271,57 @@ def test_scan_bits_on_any_threads_and_in_any_batch() -> None:
     one = case.compiled(case.k.scan("sum", case.k.slice(x, 0, 7, 1), 1))
     assert one.tobytes() == case.compiled(whole)[7:8].tobytes()
     same_on_any_threads(case, case.k.scan("prod", x, 0))
+
+
+# -- in place --------------------------------------------------------------------------------------
+
+
+def run_written(case: Case, out: Ref, leaf: int) -> tuple[CompiledGraph, np.ndarray]:
+    """Compute `out` into the memory of a leaf, and compare."""
+    want = case.expected(out)
+    graph = CompiledGraph(case.k, [out.node], {0: leaf})
+    memory = {p: stored(*case.leaves[p]).copy() for p in graph.leaves}
+    graph.run([memory[p].ctypes.data for p in graph.leaves], [], [])
+    np.testing.assert_allclose(memory[leaf], want, rtol=1e-6, atol=1e-6)
+    return graph, memory[leaf]
+
+
+def test_writes_to_parts_of_a_leaf_copy_nothing() -> None:
+    case = Case()
+    x = case.random((30, 40))
+    for row in (3, 3, 9):
+        part = case.k.slice(x, 0, row, 2) * 0.5 + 1.0
+        x = case.k.update(x, [(part, View((2, 40), (40, 1), row * 40))], (30, 40), dt.float32)
+    graph, _ = run_written(case, x, 0)
+    assert len(graph.units) == 3
+    assert graph.arena == 0
+
+
+def test_parts_that_read_elsewhere_in_the_leaf_are_copied() -> None:
+    case = Case()
+    x = case.random((30, 40))
+    moved = case.k.slice(x, 0, 0, 29)
+    out = case.k.update(x, [(moved, View((29, 40), (40, 1), 40))], (30, 40), dt.float32)
+    run_written(case, out, 0)
+
+
+def test_a_refused_index_leaves_the_leaf_as_it_was() -> None:
+    case = Case()
+    x = case.random((30, 40))
+    ones = case.k.full((1, 40), 1.0, dt.float32)
+    out = case.k.update(x, [(ones, View((1, 40), (40, 1), 0))], (30, 40), dt.float32)
+    index = case.leaf(np.array([30]), dt.int64)
+    out = scatter_rows(case, "add", out, ones, index)
+    graph = CompiledGraph(case.k, [out.node], {0: 0})
+    memory = {p: stored(*case.leaves[p]).copy() for p in graph.leaves}
+    with pytest.raises(CheckFailed):
+        graph.run([memory[p].ctypes.data for p in graph.leaves], [], [])
+    assert memory[0].tobytes() == stored(*case.leaves[0]).tobytes()
+
+
+def test_scatter_overwrites_an_intermediate() -> None:
+    case = Case()
+    base = case.k.reduce("sum", case.random((9, 30, 20)), [0])
+    out = scatter_rows(case, "add", base, case.random((9, 20)), case.index(30, (9,)))
+    case.check(out * 2.0, exact=False)
+    assert CompiledGraph(case.k, [out.node], {}).arena == 0

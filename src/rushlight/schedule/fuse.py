@@ -279,9 +279,11 @@ class Fusion:
             for r in unit.roots
             if r.kind == "reduce" or views.numel(r.dims) != unit.numel
         }
-        for node, view in root.reader.loads:
+        for (node, view), e in root.reader.loads.items():
             if node not in within:
                 continue
+            if e.kind != "load":
+                return False
             if node in rows:
                 if inner is None or not _reads_own_row(view, count // inner, inner):
                     return False
@@ -299,8 +301,10 @@ class Fusion:
         }
         if not within or unit.inner > LONG_ROW:
             return False
-        for node, view in root.reader.loads:
-            if node in within and (node not in by_row or not views.is_whole(view, rows)):
+        for (node, view), e in root.reader.loads.items():
+            if node not in within:
+                continue
+            if e.kind != "load" or node not in by_row or not views.is_whole(view, rows):
                 return False
         dims = refine(unit.dims, (*root.dims, unit.inner))
         if dims is None:
