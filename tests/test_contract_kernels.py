@@ -13,20 +13,24 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+from rushlight.codegen.target import named_target
 from rushlight.loops.contract import Epilogue, Operand, plan_contraction
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 from rushlight.loops.text import declaration
 
 # ---- a driver: compile a launch's kernel, call it on NumPy memory ----
 
-CPUS = {"avx512": "skylake-avx512", "avx2": "haswell", "generic": "x86-64"}
+CPUS = {
+    "avx512": "skylake-avx512", "avx2": "haswell", "generic": "x86-64",
+    "matrix": "sapphirerapids",
+}  # fmt: skip
 
 
 @cache
 def _machine(target: str):
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    features = "-prefer-256-bit" if target == "avx512" else ""
+    features = "-prefer-256-bit" if target in ("avx512", "matrix") else ""
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=CPUS[target], features=features, opt=2, jit=True
     )
@@ -119,7 +123,8 @@ def contract(
     launches = plan_contraction(
         batch, m, n, k, as_operand(0, a, dtype, nb, nm), as_operand(1, b, dtype, nb, nk),
         as_operand(2, out, dtype if out_dtype is None else out_dtype, nb, nm),
-        epilogue=epilogue, target=target, workers=workers,
+        epilogue=epilogue, target="avx512" if target == "matrix" else target, workers=workers,
+        has_matrix_unit=target == "matrix",
     )  # fmt: skip
     arrays = [a, b, out, *extra]
     run(launches, [array.ctypes.data for array in arrays], target, cut)
@@ -182,6 +187,107 @@ def from_half(array: np.ndarray, dtype: str) -> np.ndarray:
 
 def round_half(array: np.ndarray, dtype: str) -> np.ndarray:
     return from_half(to_half(array, dtype), dtype)
+
+
+needs_matrix_unit = pytest.mark.skipif(
+    not named_target("host").has_amx, reason="no matrix unit in this machine"
+)
+
+
+@needs_matrix_unit
+@pytest.mark.parametrize("m,k,n", [*SIZES, (17, 33, 40), (100, 1100, 90), (48, 520, 16)])
+def test_matrix_unit_in_every_layout(m, k, n):
+    for left, right in itertools.product((False, True), repeat=2):
+        a = rand(k, m).T if left else rand(m, k)
+        b = rand(n, k, seed=1).T if right else rand(k, n, seed=1)
+        stored_a, stored_b = to_half(a, "bfloat16"), to_half(b, "bfloat16")
+        got = np.empty((m, n), "float32")
+        contract(stored_a, stored_b, target="matrix", dtype="bfloat16", out=got,
+                 out_dtype="float32")  # fmt: skip
+        a, b = from_half(stored_a, "bfloat16"), from_half(stored_b, "bfloat16")
+        check(got, a, b, 1e-5)
+        assert np.array_equal(got, matrix_unit_sums(a, b))
+
+
+def matrix_unit_sums(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """What the matrix unit is defined to compute: even and odd products of each 32 of k."""
+    total = np.zeros((len(a), b.shape[1]), "float32")
+    for start in range(0, a.shape[1], 32):
+        parts = []
+        for parity in (0, 1):
+            part = np.zeros_like(total)
+            for k in range(start + parity, min(start + 32, a.shape[1]), 2):
+                exact = part.astype("float64") + a[:, k : k + 1].astype("float64") * b[k]
+                part = exact.astype("float32")
+            parts.append(part)
+        total = total + (parts[0] + parts[1])
+    return total
+
+
+@needs_matrix_unit
+@pytest.mark.parametrize("m,k,n", [(70, 700, 66), (9, 513, 200), (40, 64, 10)])
+def test_matrix_unit_bits_do_not_depend_on_batch_layout_or_cut(m, k, n):
+    a, b = to_half(rand(m, k), "bfloat16"), to_half(rand(k, n, seed=1), "bfloat16")
+
+    def product(a, b, counts=(0, 1, 1, 1), **options):
+        out = np.empty((*a.shape[:-1], b.shape[-1]), "float32")
+        return contract(a, b, counts, target="matrix", dtype="bfloat16", out=out,
+                        out_dtype="float32", **options)  # fmt: skip
+
+    want = product(a, b)
+    for workers, cut in itertools.product((1, 8), (None, 1)):
+        assert np.array_equal(want, product(a, b, workers=workers, cut=cut))
+    assert np.array_equal(want.T, product(b.T, a.T))
+    for row in (0, m - 1):
+        assert np.array_equal(want[row : row + 1], product(a[row : row + 1], b))
+    for column in (0, n - 1):
+        one = product(a, b[:, column:][:, :1])
+        assert np.array_equal(want[:, column : column + 1], one)
+    both = product(np.stack([a[::-1], a]), np.stack([b, b]), (1, 1, 1, 1))
+    assert np.array_equal(want, both[1])
+
+
+@needs_matrix_unit
+@pytest.mark.parametrize("seed", range(40))
+def test_matrix_unit_on_random_views(seed):
+    """Small integers, so that every sum is exact whatever its order."""
+    random = np.random.default_rng(seed)
+    counts = [int(random.integers(0, 3))] + [int(random.integers(1, 4)) for _ in range(3)]
+    sizes = []
+    for count, limit in zip(counts, [4, 70, 90, 700], strict=True):
+        side = max(2, int(limit ** (1 / max(count, 1)) * 1.7))
+        sizes.append([int(random.integers(1, side + 1)) for _ in range(count)])
+        if count and random.random() < 0.5:
+            sizes[-1][-1] = int(random.choice([4, 8, 16, 32]))
+    b, m, n, k = sizes
+    left = random_view(random, b + m + k, "int32")
+    right = random_view(random, b + k + n, "int32")
+    out = np.zeros(b + m + n, "float32")
+    contract(
+        as_bfloat16(left), as_bfloat16(right), tuple(counts), target="matrix",
+        dtype="bfloat16", out=out, out_dtype="float32",
+        workers=int(random.choice([1, 4])), cut=int(random.choice([1, 3])),
+    )  # fmt: skip
+    letters = "abcdefghijklmnop"
+    names = [letters[4 * place : 4 * place + len(dims)] for place, dims in enumerate(sizes)]
+    rule = (
+        f"{names[0]}{names[1]}{names[3]},{names[0]}{names[3]}{names[2]}->{''.join(names[:3])}"
+    )
+    want = np.einsum(rule, left.astype("int64"), right.astype("int64"), optimize=True)
+    assert np.array_equal(out, want), (rule, sizes)
+
+
+def as_bfloat16(view: np.ndarray) -> np.ndarray:
+    """The same small integers in the same layout, as the upper halves of float32 memory."""
+    memory = view
+    while memory.base is not None and isinstance(memory.base, np.ndarray):
+        memory = memory.base
+    halves = to_half(memory, "bfloat16")
+    start = (view.ctypes.data - memory.ctypes.data) // memory.itemsize
+    steps = tuple(2 * step for step in strides(view))
+    flat = np.lib.stride_tricks.as_strided
+    shifted = halves.reshape(-1)[start:]
+    return flat(shifted, view.shape, steps)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "int16"])

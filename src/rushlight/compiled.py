@@ -317,6 +317,7 @@ class CompiledGraph:
             plan_contraction(
                 dims[:nb], dims[nb:nm], dims[nm:], x.shape[nm:], first, second, result,
                 epilogue=epilogue, target=kernels.target.kind, workers=get_num_threads(),
+                has_matrix_unit=kernels.target.has_amx,
             )
         )  # fmt: skip
 

@@ -7,7 +7,8 @@ dimensions.
 
 The bits of an output are fixed by its inputs and k alone: products are added by fma in order of
 k within blocks of `BLOCK`, and block sums are added in order. Half-precision inputs are widened
-to float32 first. Kernels are named by structure; sizes, strides and tables are run-time
+to float32 first; but products of bfloat16 go to the machine's matrix unit if it has one, and
+are then added in its order (`contract_matrix`), for every size. Kernels are named by structure; sizes, strides and tables are run-time
 arguments.
 """
 
@@ -19,8 +20,9 @@ from math import prod
 
 import numpy as np
 
-from rushlight.loops.contract_kernel import Shape, emit_contraction
-from rushlight.loops.contract_pack import Reading, panel_bytes
+from rushlight.loops import contract_matrix as matrix
+from rushlight.loops.contract_kernel import BLOCK, Shape, emit_contraction
+from rushlight.loops.contract_pack import Reading
 from rushlight.loops.contract_tile import Emit, EpilogueBuilder, Tile
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 from rushlight.loops.text import LANES, accumulator_dtype, item_bytes
@@ -33,9 +35,6 @@ __all__ = [
     "Operand",
     "plan_contraction",
 ]
-
-BLOCK = 256
-"""Products added before their sum joins the total: part of the meaning of every contraction."""
 
 Dims = tuple[int, ...]
 
@@ -86,10 +85,12 @@ def plan_contraction(
     epilogue: Epilogue | None = None,
     target: str = "avx512",
     workers: int = 1,
+    has_matrix_unit: bool = False,
 ) -> list[Launch]:
     """Launches that compute out[b, m, n] = epilogue(sum over k of A[b, m, k] * B[b, k, n]).
 
-    `target` is 'avx512', 'avx2' or 'generic'. `workers` only guides how finely the work is cut.
+    `target` is 'avx512', 'avx2' or 'generic', with or without a unit for products of bfloat16
+    matrices. `workers` only guides how finely the work is cut.
     `out` must not overlap A or B. It may be an operand of the epilogue, element for element.
     """
     if A.dtype != B.dtype:
@@ -99,7 +100,8 @@ def plan_contraction(
     views = [out, *(epilogue.operands if epilogue else ())]
     problem = _Problem(b, m, n, k, A, B, views)
     problem = _bound_tables(_choose_lanes(_fold_batch(problem)))
-    return [_launch(problem, epilogue, target, workers)]
+    unit = "matrix" if has_matrix_unit and A.dtype == "bfloat16" else "vector"
+    return [_launch(problem, epilogue, target, unit, workers)]
 
 
 # ---- shapes ----
@@ -286,8 +288,20 @@ def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: 
     return min(_TILES.get((target, item_bytes(dtype)), _NARROW_TILES), key=cost)
 
 
+def _choose_matrix_tile(m: int, n: int) -> Tile:
+    """The tile of matrix registers that wastes least at the edges."""
+
+    def cost(tile: Tile) -> float:
+        """Cycles for 32 of k: 16 for each product, and half as many for each register loaded."""
+        down, across = -(-m // tile.rows), -(-n // tile.columns)
+        products = tile.rows // LANES * tile.vectors
+        return down * across * max(16 * products, 10 * (tile.rows // LANES + tile.vectors))
+
+    return min(matrix.TILES, key=cost)
+
+
 def _choose_blocks(
-    sizes: tuple[int, int, int, int], tile: Tile, item: int, workers: int
+    sizes: tuple[int, int, int, int], tile: Tile, item: int, block: int, workers: int
 ) -> tuple[int, int]:
     """Rows and columns of a chunk: A's block and waiting sums fit the second-level cache.
 
@@ -295,7 +309,7 @@ def _choose_blocks(
     """
     b, m, n, k = sizes
     most_rows = 2080 // item
-    most_columns = (4096 if k <= BLOCK else 2048) // item
+    most_columns = (4096 if k <= block else 2048) // item
     least_down, least_across = -(-m // most_rows), -(-n // most_columns)
     work = b * m * n * k
     wanted = min(4 * workers, max(min(2 * workers, work >> 18), work >> 24))
@@ -336,12 +350,12 @@ def _reading(lanes: _Index, depth: _Index, width: int) -> Reading:
     return Reading("depth", depth.run) if depth.run else Reading("any")
 
 
-def _is_straight(p: _Problem, row: _Index, column: _Index, tile: Tile) -> bool:
+def _is_straight(p: _Problem, row: _Index, column: _Index, tile: Tile, block: int) -> bool:
     """Whether sums are the output, to be computed in its place.
 
     Not if later blocks of k are to be added: rows of a wide output lie in too many pages.
     """
-    single = prod(p.k) <= BLOCK and p.views[0].dtype == accumulator_dtype(p.A.dtype)
+    single = prod(p.k) <= block and p.views[0].dtype == accumulator_dtype(p.A.dtype)
     return single and row.stride is not None and column.has_rows_of(tile.columns)
 
 
@@ -352,7 +366,9 @@ def _columns(index: _Index) -> str:
     return "lanes" if index.run == LANES else "any"
 
 
-def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -> Launch:
+def _launch(
+    p: _Problem, epilogue: Epilogue | None, target: str, unit: str, workers: int
+) -> Launch:
     b, m, n, k = prod(p.b), prod(p.m), prod(p.n), prod(p.k)
     total = accumulator_dtype(p.A.dtype)
     item = item_bytes(total)
@@ -363,16 +379,16 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
     same = p.A.dtype == total
     read_a = same and None not in (a_rows.stride, a_k.stride) and n <= 128
     read_b = same and b_columns.stride == 1 and b_k.stride is not None and min(m, n / 4) <= 32
-    tile = _choose_tile(target, total, m, n, read_a, read_b)
+    if unit == "matrix":
+        tile, block = _choose_matrix_tile(m, n), matrix.BLOCK
+    else:
+        tile, block = _choose_tile(target, total, m, n, read_a, read_b), BLOCK
     read_a, read_b = read_a and m >= tile.rows, read_b and n >= tile.columns
-    rows, columns = _choose_blocks((b, m, n, k), tile, item, workers)
+    rows, columns = _choose_blocks((b, m, n, k), tile, item, block, workers)
     down, across = -(-m // rows), -(-n // columns)
     group = columns if read_b else _choose_group(b_k, tile, columns)
-    straight = epilogue is None and _is_straight(p, *ends[0], tile)
+    straight = epilogue is None and _is_straight(p, *ends[0], tile, block)
 
-    panel_a = 0 if read_a else rows // tile.rows * panel_bytes(total, tile.rows, BLOCK)
-    panel_b = 0 if read_b else group // tile.columns * panel_bytes(total, tile.columns, BLOCK)
-    sums = (rows * columns if k > BLOCK else tile.rows * tile.columns) * item
     shape = Shape(
         p.A.dtype,
         tile,
@@ -383,7 +399,11 @@ def _launch(p: _Problem, epilogue: Epilogue | None, target: str, workers: int) -
         ),
         (epilogue.returns if epilogue else None) or total,
         epilogue.key if epilogue else "",
+        unit,
     )
+    panel_a = 0 if read_a else rows // tile.rows * shape.panel_bytes(tile.rows)
+    panel_b = 0 if read_b else group // tile.columns * shape.panel_bytes(tile.columns)
+    sums = (rows * columns if k > block else tile.rows * tile.columns) * item
     indices = [
         _Index.of(p.b, p.A.batch),
         a_rows,
@@ -411,5 +431,5 @@ _sources: dict[Shape, KernelSource] = {}
 def _source(shape: Shape, emit: Emit | None) -> KernelSource:
     source = _sources.get(shape)
     if source is None:
-        source = _sources[shape] = emit_contraction(shape, BLOCK, emit)
+        source = _sources[shape] = emit_contraction(shape, emit)
     return source

@@ -11,10 +11,17 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from rushlight.loops import contract_matrix as matrix
 from rushlight.loops.contract_pack import Reading, emit_pack, panel_bytes
 from rushlight.loops.contract_tile import Emit, OperandSlots, Tile, emit_finish, emit_tile
 from rushlight.loops.kernel import KernelSource
 from rushlight.loops.text import IndexSlots, Text, accumulator_dtype, item_bytes, stored_type
+
+
+BLOCK = 256
+"""Products added before their sum joins the total: part of the meaning of every contraction
+that vector units do.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +29,8 @@ class Shape:
     """All that the text of a kernel depends on.
 
     `read_a` and `read_b` say how operands are packed (None: read in place). `ends` are (dtype,
-    kind of columns) of the output and of the epilogue's operands.
+    kind of columns) of the output and of the epilogue's operands. `unit` does the products:
+    'vector', or 'matrix' for bfloat16 in matrix registers.
     """
 
     dtype: str
@@ -32,12 +40,29 @@ class Shape:
     ends: tuple[tuple[str, str], ...]
     returns: str
     epilogue: str
+    unit: str = "vector"
+
+    @property
+    def is_matrix(self) -> bool:
+        return self.unit == "matrix"
+
+    @property
+    def block(self) -> int:
+        """How many k are packed, and multiplied, at a time."""
+        return matrix.BLOCK if self.is_matrix else BLOCK
+
+    def panel_bytes(self, width: int) -> int:
+        """Memory of one packed panel of `width` rows of A or columns of B."""
+        if self.is_matrix:
+            return matrix.panel_bytes(width)
+        return panel_bytes(accumulator_dtype(self.dtype), width, BLOCK)
 
     @property
     def name(self) -> str:
         ends = "_".join(f"{dtype}{columns}" for dtype, columns in self.ends)
         ways = "_".join(way.key if way else "place" for way in (self.read_a, self.read_b))
-        parts = f"{self.dtype}_{self.tile.rows}x{self.tile.columns}_{ways}"
+        unit = "matrix_" if self.is_matrix else ""
+        parts = f"{unit}{self.dtype}_{self.tile.rows}x{self.tile.columns}_{ways}"
         mark = hashlib.sha256(f"{self.epilogue}|{self.returns}".encode()).hexdigest()[:12]
         return f"contract_{parts}_{ends}_{mark}"
 
@@ -89,50 +114,65 @@ class _Slots:
 A_BATCH, A_ROWS, A_DEPTH, B_BATCH, B_DEPTH, B_COLUMNS = range(6)
 
 
-def emit_contraction(shape: Shape, block: int, emit: Emit | None) -> KernelSource:
-    """The kernel of one structure, for blocks of k of `block`."""
+def emit_contraction(shape: Shape, emit: Emit | None) -> KernelSource:
+    """The kernel of one structure."""
     slots = _Slots(len(shape.ends))
     name, total = shape.name, accumulator_dtype(shape.dtype)
     ends = [slots.end(number, *end) for number, end in enumerate(shape.ends)]
     parts = [
-        emit_tile(f"{name}.tile", total, shape.tile, packed=shape.read_a is not None),
+        _emit_products(shape, f"{name}.tile"),
         emit_finish(f"{name}.finish", shape.tile, total, ends, emit, shape.returns),
-        (_entry(shape, block, slots), set()),
+        (_entry(shape, slots), set()),
     ]  # fmt: skip
     for side, reading, width, lanes, depth in (
         ("a", shape.read_a, shape.tile.rows, A_ROWS, A_DEPTH),
         ("b", shape.read_b, shape.tile.columns, B_COLUMNS, B_DEPTH),
     ):
-        if reading:
-            of_lanes, of_depth = slots.index(lanes), slots.index(depth)
-            function = f"{name}.pack_{side}"
-            parts.append(
-                emit_pack(function, shape.dtype, reading, width, block, of_lanes, of_depth)
-            )
+        if not reading:
+            continue
+        function, places = f"{name}.pack_{side}", (slots.index(lanes), slots.index(depth))
+        if shape.is_matrix:
+            text = matrix.emit_pack(function, reading, width, *places, is_a=side == "a")
+            parts.append((text, set()))
+        else:
+            parts.append(emit_pack(function, shape.dtype, reading, width, BLOCK, *places))
+    if shape.is_matrix:
+        parts.append((matrix.DECLARATIONS, set()))
     needs = frozenset().union(*(needs for _, needs in parts))
     return KernelSource(name, "".join(text for text, _ in parts), needs)
 
 
-def _entry(shape: Shape, block: int, slots: _Slots) -> str:
+def _emit_products(shape: Shape, name: str) -> tuple[str, set[str]]:
+    if shape.is_matrix:
+        return matrix.emit_tile(name, shape.tile), set()
+    packed = shape.read_a is not None
+    return emit_tile(name, accumulator_dtype(shape.dtype), shape.tile, packed=packed)
+
+
+def _entry(shape: Shape, slots: _Slots) -> str:
     text = Text()
     for name in NUMBERS:
         text.line(f"%{name} = add i64 0, {text.slot(slots.number(name))}")
-    _emit_setup(text, shape, block, slots)
+    _emit_setup(text, shape, slots)
     text.line("br label %chunk.test")
     text.label("chunk.test")
     text.line("%chunk = phi i64 [%begin, %entry], [%chunk.next, %k.end]")
     more = text.let("icmp slt i64 %chunk, %end")
     text.line(f"br i1 {more}, label %chunk.head, label %done")
     _emit_chunk_head(text, shape, slots)
-    _emit_depth_loop(text, shape, block, slots)
+    _emit_depth_loop(text, shape, slots)
     text.label("done")
+    if shape.is_matrix:
+        matrix.emit_release(text)
     text.line("ret void")
     arguments = "ptr %args, i64 %begin, i64 %end, ptr %scratch"
     return text.function(f"define void @{shape.name}({arguments})")
 
 
-def _emit_setup(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
+def _emit_setup(text: Text, shape: Shape, slots: _Slots) -> None:
     """Names that hold for the whole call: operands, byte steps, places in scratch memory."""
+    if shape.is_matrix:
+        matrix.emit_configure(text)
     size = item_bytes(accumulator_dtype(shape.dtype))
     for letter, number in (("A", 0), ("B", 1), ("C", 2)):
         text.line(f"%{letter} = getelementptr i8, ptr {text.slot(number, 'ptr')}, i64 0")
@@ -148,7 +188,7 @@ def _emit_setup(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
     text.line("%last.row = add i64 %m, -1")
     text.line("%last.column = add i64 %n, -1")
     text.line("%is.straight = icmp ne i64 %straight, 0")
-    several = text.let(f"icmp sgt i64 %k, {block}")
+    several = text.let(f"icmp sgt i64 %k, {shape.block}")
     tile_bytes = shape.tile.rows * shape.tile.columns * size
     text.line(f"%tile.step = select i1 {several}, i64 {tile_bytes}, i64 0")
 
@@ -175,13 +215,13 @@ def _emit_chunk_head(text: Text, shape: Shape, slots: _Slots) -> None:
     text.line("br label %k.head")
 
 
-def _emit_depth_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
+def _emit_depth_loop(text: Text, shape: Shape, slots: _Slots) -> None:
     """Blocks of k (one, of no length, if k is zero), with the loops over panels and tiles."""
     text.label("k.head")
     text.line("%k0 = phi i64 [0, %chunk.head], [%k1, %group.end]")
-    text.line(f"%k1 = add i64 %k0, {block}")
+    text.line(f"%k1 = add i64 %k0, {shape.block}")
     left = text.let("sub i64 %k, %k0")
-    text.line(f"%kc = add i64 0, {text.smallest(left, str(block))}")
+    text.line(f"%kc = add i64 0, {text.smallest(left, str(shape.block))}")
     text.line("%is.first = icmp eq i64 %k0, 0")
     text.line("%is.last = icmp sge i64 %k1, %k")
     if shape.read_a:
@@ -190,14 +230,14 @@ def _emit_depth_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> Non
             "i64 %last.row, i64 %k0, i64 %kc, ptr %panels.a)"
         )
     text.line("br label %group.head")
-    _emit_group_loop(text, shape, block, slots)
+    _emit_group_loop(text, shape, slots)
     text.label("group.end")
     text.line("br i1 %is.last, label %k.end, label %k.head")
     text.label("k.end")
     text.line("br label %chunk.test")
 
 
-def _emit_group_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
+def _emit_group_loop(text: Text, shape: Shape, slots: _Slots) -> None:
     """Groups of column panels, packed together so that long rows of B are read at once."""
     text.label("group.head")
     text.line("%g = phi i64 [%n0, %k.head], [%g1, %j.end]")
@@ -209,19 +249,19 @@ def _emit_group_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> Non
             "i64 %last.column, i64 %k0, i64 %kc, ptr %panels.b)"
         )
     text.line("br label %j.head")
-    _emit_column_loop(text, shape, block, slots)
+    _emit_column_loop(text, shape, slots)
     text.label("j.end")
     more = text.let("icmp slt i64 %g1, %n1")
     text.line(f"br i1 {more}, label %group.head, label %group.end")
 
 
-def _emit_column_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> None:
+def _emit_column_loop(text: Text, shape: Shape, slots: _Slots) -> None:
     columns = shape.tile.columns
     text.label("j.head")
     text.line("%j = phi i64 [%g, %group.head], [%j.next, %i.end]")
     text.line("%sums.j = phi ptr [%sums.g, %group.head], [%sums.next, %i.end]")
     text.line("%panel.j = phi ptr [%panels.b, %group.head], [%panel.j.next, %i.end]")
-    size = panel_bytes(shape.dtype, columns, block)
+    size = shape.panel_bytes(columns)
     text.line(f"%panel.j.next = getelementptr i8, ptr %panel.j, i64 {size}")
     text.line(f"%j.next = add i64 %j, {columns}")
     text.line("%full.j = icmp sle i64 %j.next, %n1")
@@ -230,13 +270,13 @@ def _emit_column_loop(text: Text, shape: Shape, block: int, slots: _Slots) -> No
     column = slots.end(0, *shape.ends[0]).column.load(text)
     text.line(f"%c.column = add i64 0, {column.offset(text, '%j')}")
     text.line("br label %i.head")
-    _emit_row_loop(text, shape, block)
+    _emit_row_loop(text, shape)
     text.label("i.end")
     text.line("%more.j = icmp slt i64 %j.next, %g1")
     text.line("br i1 %more.j, label %j.head, label %j.end")
 
 
-def _emit_row_loop(text: Text, shape: Shape, block: int) -> None:
+def _emit_row_loop(text: Text, shape: Shape) -> None:
     rows = shape.tile.rows
     text.label("i.head")
     text.line("%i = phi i64 [%m0, %j.head], [%i.next, %i.next.head]")
@@ -244,7 +284,7 @@ def _emit_row_loop(text: Text, shape: Shape, block: int) -> None:
     text.line("%panel.i = phi ptr [%panels.a, %j.head], [%panel.i.next, %i.next.head]")
     text.line(f"%i.next = add i64 %i, {rows}")
     text.line("%sums.next = getelementptr i8, ptr %sums.i, i64 %tile.step")
-    size = panel_bytes(shape.dtype, rows, block)
+    size = shape.panel_bytes(rows)
     text.line(f"%panel.i.next = getelementptr i8, ptr %panel.i, i64 {size}")
     text.line("%full.i = icmp sle i64 %i.next, %m1")
     text.line(f"%rows.i = sub i64 {text.smallest('%i.next', '%m1')}, %i")
