@@ -11,7 +11,7 @@ from functools import cache
 from rushlight.codegen import llvm
 
 _AVX2 = frozenset({"avx2", "fma", "f16c", "bmi", "bmi2"})
-_AMX = frozenset({"amx-tile", "amx-bf16"})
+_AMX = frozenset({"amx-tile", "amx-bf16", "avx512bf16"})
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
 
 

@@ -7,9 +7,9 @@ dimensions.
 
 The bits of an output are fixed by its inputs and k alone: products are added by fma in order of
 k within blocks of `BLOCK`, and block sums are added in order. Half-precision inputs are widened
-to float32 first; but products of bfloat16 go to the machine's matrix unit if it has one, and
-are then added in its order (`contract_matrix`), for every size. Kernels are named by structure; sizes, strides and tables are run-time
-arguments.
+to float32 first; but products of bfloat16, of every size, go to the machine's matrix unit if it
+has one, and are then added in its order (`contract_matrix`). Kernels are named by structure;
+sizes, strides and tables are run-time arguments.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def _choose_matrix_tile(m: int, n: int) -> Tile:
     """The tile of matrix registers that wastes least at the edges."""
 
     def cost(tile: Tile) -> float:
-        """Cycles for 32 of k: 16 for each product, and half as many for each register loaded."""
+        """Cycles for 32 of k: 16 for each product, or 10 for each register loaded."""
         down, across = -(-m // tile.rows), -(-n // tile.columns)
         products = tile.rows // LANES * tile.vectors
         return down * across * max(16 * products, 10 * (tile.rows // LANES + tile.vectors))
@@ -381,6 +381,8 @@ def _launch(
     read_b = same and b_columns.stride == 1 and b_k.stride is not None and min(m, n / 4) <= 32
     if unit == "matrix":
         tile, block = _choose_matrix_tile(m, n), matrix.BLOCK
+        whole = k % matrix.DEPTH == 0 and a_k.stride == 1 and m >= tile.rows
+        read_a = whole and a_rows.stride is not None
     else:
         tile, block = _choose_tile(target, total, m, n, read_a, read_b), BLOCK
     read_a, read_b = read_a and m >= tile.rows, read_b and n >= tile.columns

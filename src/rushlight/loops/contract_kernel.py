@@ -17,7 +17,6 @@ from rushlight.loops.contract_tile import Emit, OperandSlots, Tile, emit_finish,
 from rushlight.loops.kernel import KernelSource
 from rushlight.loops.text import IndexSlots, Text, accumulator_dtype, item_bytes, stored_type
 
-
 BLOCK = 256
 """Products added before their sum joins the total: part of the meaning of every contraction
 that vector units do.
@@ -50,6 +49,13 @@ class Shape:
     def block(self) -> int:
         """How many k are packed, and multiplied, at a time."""
         return matrix.BLOCK if self.is_matrix else BLOCK
+
+    @property
+    def fetches(self) -> bool:
+        """Whether memory of the output is fetched while its products are added: matrix units
+        are too fast for that to help.
+        """
+        return self.ends[0][1] == "lanes" and not self.is_matrix
 
     def panel_bytes(self, width: int) -> int:
         """Memory of one packed panel of `width` rows of A or columns of B."""
@@ -119,9 +125,11 @@ def emit_contraction(shape: Shape, emit: Emit | None) -> KernelSource:
     slots = _Slots(len(shape.ends))
     name, total = shape.name, accumulator_dtype(shape.dtype)
     ends = [slots.end(number, *end) for number, end in enumerate(shape.ends)]
+    is_sum = shape.is_matrix and emit is None and shape.ends[0][0] == "bfloat16"
+    narrow = matrix.narrow if is_sum else None
     parts = [
         _emit_products(shape, f"{name}.tile"),
-        emit_finish(f"{name}.finish", shape.tile, total, ends, emit, shape.returns),
+        emit_finish(f"{name}.finish", shape.tile, total, ends, emit, shape.returns, narrow),
         (_entry(shape, slots), set()),
     ]  # fmt: skip
     for side, reading, width, lanes, depth in (
@@ -138,15 +146,42 @@ def emit_contraction(shape: Shape, emit: Emit | None) -> KernelSource:
             parts.append(emit_pack(function, shape.dtype, reading, width, BLOCK, *places))
     if shape.is_matrix:
         parts.append((matrix.DECLARATIONS, set()))
+    if shape.fetches:
+        parts.append(_emit_fetch(shape, ends[0]))
     needs = frozenset().union(*(needs for _, needs in parts))
     return KernelSource(name, "".join(text for text, _ in parts), needs)
 
 
 def _emit_products(shape: Shape, name: str) -> tuple[str, set[str]]:
-    if shape.is_matrix:
-        return matrix.emit_tile(name, shape.tile), set()
     packed = shape.read_a is not None
+    if shape.is_matrix:
+        return matrix.emit_tile(name, shape.tile, packed=packed), set()
     return emit_tile(name, accumulator_dtype(shape.dtype), shape.tile, packed=packed)
+
+
+def _emit_fetch(shape: Shape, end: OperandSlots) -> tuple[str, set[str]]:
+    """Text of `void @name(args, base, first row, rows, column)`: asks for the cache lines that
+    a tile will be stored to, so that the stores need not wait for them.
+    """
+    text = Text()
+    index, size = end.row.load(text), item_bytes(end.dtype)
+    text.line("br label %row")
+    text.label("row")
+    text.line("%r = phi i64 [0, %entry], [%r.next, %row]")
+    text.line("%r.next = add i64 %r, 1")
+    offset = index.offset(text, text.let("add i64 %first, %r"))
+    place = text.place(stored_type(end.dtype), "%base", text.let(f"add i64 {offset}, %column"))
+    for line in range(0, shape.tile.columns * size, 64):
+        at = text.let(f"getelementptr i8, ptr {place}, i64 {line}")
+        text.line(f"call void @llvm.prefetch.p0(ptr {at}, i32 1, i32 3, i32 1)")
+    more = text.let("icmp slt i64 %r.next, %rows")
+    text.line(f"br i1 {more}, label %row, label %done")
+    text.label("done")
+    text.line("ret void")
+    arguments = "ptr %args, ptr %base, i64 %first, i64 %rows, i64 %column"
+    head = f"define internal void @{shape.name}.fetch({arguments}) noinline"
+    declaration = "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)\n"
+    return text.function(head) + declaration, set()
 
 
 def _entry(shape: Shape, slots: _Slots) -> str:
@@ -330,6 +365,15 @@ def _emit_run(text: Text, shape: Shape) -> None:
     here = text.let(f"getelementptr {kind}, ptr {down}, i64 %c.column")
     to = text.let(f"select i1 {straight}, ptr {here}, ptr %sums.i")
     step = text.let(f"select i1 {straight}, i64 %c.row, i64 {width}")
+    if shape.fetches:
+        text.line("br i1 %is.last, label %fetch, label %products")
+        text.label("fetch")
+        text.line(
+            f"call void @{shape.name}.fetch(ptr %args, ptr %C.b, i64 %i, i64 %rows.i, "
+            "i64 %c.column)"
+        )
+        text.line("br label %products")
+        text.label("products")
     text.line(
         f"call void @{shape.name}.tile(i64 %kc, ptr %a.from, i64 %a.row, i64 %a.k, "
         f"ptr %b.from, i64 %b.step, ptr {to}, i64 {step}, i1 %is.first)"

@@ -1,10 +1,11 @@
-"""bfloat16 products on matrix units (x86's AMX): packing, the micro-kernel, and the tiles' shapes.
+"""bfloat16 products on matrix units (x86's AMX): packing and the micro-kernel.
 
 A tile register holds 16 rows of 64 bytes. One instruction multiplies 16 rows of A by 32 of k
-(panel A: [32 k][row][k]) with 32 of k by 16 columns of B (panel B: [32 k][pair of k][column][2]),
-both padded with zeros along k. For each 32 of k, from the first on, it sums products of even k
-and of odd k by fma in order, and adds the sum of both to the output's total. Numbers below the
-normal range count as zeros. So the bits depend on the inputs alone, wherever k is cut.
+(panel A: [32 k][row][k]) with 32 of k by 16 columns of B (panel B: [32 k][pair of k][column]
+[2]), both padded with zeros along k. For each 32 of k, from the first on, it sums products of
+even k and of odd k by fma in order, and adds the sum of both to the output's total. Numbers
+below the normal range count as zeros. So the bits depend on the inputs alone, wherever k is
+cut.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from rushlight.loops.text import IOTA, LANES, IndexSlots, LoadedIndex, Text
 DEPTH = 32
 """How many k one instruction takes."""
 
-BLOCK = 512
-"""How many k are packed at a time. A panel of B then fits the first-level cache."""
+BLOCK = 1024
+"""How many k are packed at a time: as many as the second-level cache likes."""
 
 TILES = (Tile(32, 2), Tile(16, 3), Tile(32, 1), Tile(16, 1))
 
@@ -28,6 +29,7 @@ declare void @llvm.x86.tilezero(i8 immarg)
 declare void @llvm.x86.tileloadd64(i8 immarg, ptr, i64)
 declare void @llvm.x86.tilestored64(i8 immarg, ptr, i64)
 declare void @llvm.x86.tdpbf16ps(i8 immarg, i8 immarg, i8 immarg)
+declare <16 x bfloat> @llvm.x86.avx512bf16.cvtneps2bf16.512(<16 x float>)
 declare <16 x i16> @llvm.masked.load.v16i16.p0(ptr, i32 immarg, <16 x i1>, <16 x i16>)
 """
 
@@ -54,11 +56,24 @@ def emit_release(text: Text) -> None:
     text.line("call void @llvm.x86.tilerelease()")
 
 
+def narrow(text: Text, value: str) -> str:
+    """Sums as bfloat16 in memory, by the machine's conversion. It takes numbers below the
+    normal range for zeros, but no sum is one.
+    """
+    made = text.let(
+        f"call <16 x bfloat> @llvm.x86.avx512bf16.cvtneps2bf16.512(<16 x float> {value})"
+    )
+    return text.let(f"bitcast <16 x bfloat> {made} to <16 x i16>")
+
+
 # ---- the products ----
 
 
-def emit_tile(name: str, tile: Tile) -> str:
-    """Text of the same function as `contract_tile.emit_tile`, both operands packed."""
+def emit_tile(name: str, tile: Tile, *, packed: bool) -> str:
+    """Text of the same function as `contract_tile.emit_tile`, with B packed.
+
+    Where A is not, its k lie side by side and are a multiple of 32.
+    """
     text = Text()
     down, across = tile.rows // LANES, tile.vectors
     cells = [(r, c, r * across + c) for r in range(down) for c in range(across)]
@@ -78,9 +93,10 @@ def emit_tile(name: str, tile: Tile) -> str:
         text.line(f"call void @llvm.x86.tileloadd64(i8 {total}, ptr {places[total]}, i64 %cr)")
     text.line("br label %loop.test")
     text.label("loop.test")
+    text.line(f"%a.row = add i64 0, {64 if packed else '%ar'}")
     text.line("%any = icmp sgt i64 %k, 0")
     text.line("br i1 %any, label %loop, label %done")
-    _emit_loop(text, tile, cells)
+    _emit_loop(text, tile, cells, tile.rows * 64 if packed else 64)
     text.label("done")
     row = "%C"
     for r, c, total in cells:
@@ -96,7 +112,7 @@ def emit_tile(name: str, tile: Tile) -> str:
     return text.function(f"define internal void @{name}({arguments}) noinline")
 
 
-def _emit_loop(text: Text, tile: Tile, cells: list[tuple[int, int, int]]) -> None:
+def _emit_loop(text: Text, tile: Tile, cells: list[tuple[int, int, int]], step_a: int) -> None:
     down, across = tile.rows // LANES, tile.vectors
     text.label("loop")
     text.line("%left = phi i64 [%k, %loop.test], [%left.next, %loop]")
@@ -105,14 +121,20 @@ def _emit_loop(text: Text, tile: Tile, cells: list[tuple[int, int, int]]) -> Non
     for c in range(across):
         place = text.let(f"getelementptr i8, ptr %b, i64 {64 * c}")
         register = len(cells) + down + c
-        text.line(f"call void @llvm.x86.tileloadd64(i8 {register}, ptr {place}, i64 {64 * across})")
+        text.line(
+            f"call void @llvm.x86.tileloadd64(i8 {register}, ptr {place}, i64 {64 * across})"
+        )
+    lower = "%a"
     for r in range(down):
-        place = text.let(f"getelementptr i8, ptr %a, i64 {r * LANES * 64}")
-        text.line(f"call void @llvm.x86.tileloadd64(i8 {len(cells) + r}, ptr {place}, i64 64)")
+        if r:
+            down_16 = text.let("shl i64 %a.row, 4")
+            lower = text.let(f"getelementptr i8, ptr {lower}, i64 {down_16}")
+        register = len(cells) + r
+        text.line(f"call void @llvm.x86.tileloadd64(i8 {register}, ptr {lower}, i64 %a.row)")
     for r, c, total in cells:
         a, b = len(cells) + r, len(cells) + down + c
         text.line(f"call void @llvm.x86.tdpbf16ps(i8 {total}, i8 {a}, i8 {b})")
-    text.line(f"%a.next = getelementptr i8, ptr %a, i64 {tile.rows * 64}")
+    text.line(f"%a.next = getelementptr i8, ptr %a, i64 {step_a}")
     text.line(f"%b.next = getelementptr i8, ptr %b, i64 {tile.columns * 64}")
     text.line(f"%left.next = sub i64 %left, {DEPTH}")
     text.line("%again = icmp sgt i64 %left.next, 0")
@@ -252,11 +274,11 @@ class _Block:
             rows = []
             for k in range(DEPTH):
                 row = self._row(text.let(f"add i64 %k, {k}"))
-                rows.append(self._join([text.place("i16", row, piece) for piece in self.pieces]))
+                rows.append(
+                    self._join([text.place("i16", row, piece) for piece in self.pieces])
+                )
             return [self._pair(a, b) for a, b in zip(rows[::2], rows[1::2], strict=True)]
-        steps = [
-            self._row(text.let(f"add i64 %k, {piece}")) for piece in range(0, DEPTH, run)
-        ]
+        steps = [self._row(text.let(f"add i64 %k, {piece}")) for piece in range(0, DEPTH, run)]
         lanes = []
         for offset in self.pieces:
             whole = self._join([text.place("i16", step, offset) for step in steps])
@@ -270,7 +292,8 @@ class _Block:
             for k in range(DEPTH):
                 inside = text.let(f"icmp sgt i64 %left, {k}")
                 at = text.let(f"select i1 {inside}, i64 {k}, i64 0")
-                place = text.place("i16", self._row(text.let(f"add i64 %k, {at}")), self.pieces[0])
+                row = self._row(text.let(f"add i64 %k, {at}"))
+                place = text.place("i16", row, self.pieces[0])
                 mask = text.let(
                     f"select i1 {inside}, <16 x i1> %lane.mask, <16 x i1> zeroinitializer"
                 )
@@ -279,9 +302,7 @@ class _Block:
         masks, steps = [], []
         for piece in (0, LANES):
             left = text.let(f"sub i64 %left, {piece}")
-            masks.append(
-                text.let(f"icmp slt <16 x i64> {IOTA}, {text.splat('i64', left)}")
-            )
+            masks.append(text.let(f"icmp slt <16 x i64> {IOTA}, {text.splat('i64', left)}"))
             inside = text.let(f"icmp sgt i64 {left}, 0")
             at = text.let(f"select i1 {inside}, i64 {piece}, i64 0")
             steps.append(self._row(text.let(f"add i64 %k, {at}")))
@@ -351,7 +372,8 @@ class _Block:
         else:
             pair = text.let(f"mul i64 {text.let('lshr i64 %ek, 1')}, {self.width * 4}")
             odd = text.let(f"shl i64 {text.let('and i64 %ek, 1')}, 1")
-            to = text.let(f"getelementptr i8, ptr %to, i64 {text.let(f'add i64 {pair}, {odd}')}")
+            shift = text.let(f"add i64 {pair}, {odd}")
+            to = text.let(f"getelementptr i8, ptr %to, i64 {shift}")
             step = 4
         for lane in range(LANES):
             offset = text.let(f"extractelement <16 x i64> %offsets, i32 {lane}")
@@ -365,9 +387,8 @@ class _Block:
 
 
 def _transpose(text: Text, rows: list[str]) -> list[str]:
-    """Columns of a square of 16 vectors of 16, in four rounds of exchanges.
-
-    The first two rounds turn blocks of four within registers' quarters, the others move quarters.
+    """Columns of a square of 16 vectors of 16, in four rounds of exchanges: two turn blocks of
+    four within registers' quarters, the others move quarters.
     """
 
     def mix(a: str, b: str, order: list[int]) -> str:
@@ -380,7 +401,7 @@ def _transpose(text: Text, rows: list[str]) -> list[str]:
 
     low, high = quarters((0, 16, 1, 17)), quarters((2, 18, 3, 19))
     low2, high2 = quarters((0, 1, 16, 17)), quarters((2, 3, 18, 19))
-    turned: list[list[str]] = []  # [four rows][column in quarter]: quarter q holds column 4 q + it
+    turned: list[list[str]] = []  # [four rows][j]: quarter q holds column 4 q + j
     for four in range(0, LANES, 4):
         a, b, c, d = rows[four : four + 4]
         ab = [mix(a, b, low), mix(a, b, high)]
@@ -388,7 +409,7 @@ def _transpose(text: Text, rows: list[str]) -> list[str]:
         turned.append(
             [mix(x, y, o) for x, y in zip(ab, cd, strict=True) for o in (low2, high2)]
         )
-    even = [*range(0, 4), *range(8, 12), *range(16, 20), *range(24, 28)]
+    even = [*range(4), *range(8, 12), *range(16, 20), *range(24, 28)]
     odd = [lane + 4 for lane in even]
     columns = [""] * LANES
     for j in range(4):

@@ -237,16 +237,19 @@ class EpilogueBuilder:
         kind = stored_type(dtype)
         return widen(text, dtype, text.splat(kind, text.let(f"load {kind}, ptr {place}")))
 
-    def store(self, number: int, value: str) -> None:
-        """Store a vector into operand `number` at these 16 outputs."""
+    def store(self, number: int, value: str, dtype: str = "") -> None:
+        """Store a vector into operand `number` at these 16 outputs, whose dtype is another one
+        of as many bytes if `dtype` is given.
+        """
         operand, text = self._operands[number], self.text
+        dtype = dtype or operand.slots.dtype
         if operand.slots.columns == "lanes":
-            kind = stored_type(operand.slots.dtype)
+            kind = stored_type(dtype)
             place = text.place(kind, operand.at, operand.column.offset(text, self._first))
-            store_vector(text, operand.slots.dtype, value, place, self.mask)
+            store_vector(text, dtype, value, place, self.mask)
         else:
             columns = operand.column.offsets(text, self._first, self._last)
-            store_scattered(text, operand.slots.dtype, value, operand.at, columns, self.mask)
+            store_scattered(text, dtype, value, operand.at, columns, self.mask)
 
 
 Emit = Callable[[EpilogueBuilder, str], str]
@@ -259,10 +262,12 @@ def emit_finish(
     operands: list[OperandSlots],
     emit: Emit | None,
     returns: str,
+    narrow: Callable[[Text, str], str] | None = None,
 ) -> tuple[str, set[str]]:
     """Text of `void @name(args, batch, first row, rows, first column, columns, sums)`.
 
     `operands[0]` is the output, the others are the epilogue's, whose value has dtype `returns`.
+    `narrow` rounds a value to 16 bits as they lie in the output, in place of the usual way.
     """
     text = Text()
     bound = [_bind(text, slots) for slots in operands]
@@ -275,7 +280,7 @@ def emit_finish(
     for operand in bound:
         operand.shift = operand.row.offset(text, row)
         operand.at = text.place(stored_type(operand.slots.dtype), operand.base, operand.shift)
-    _emit_columns(text, dtype, bound, emit, returns)
+    _emit_columns(text, dtype, bound, _Last(emit, returns, narrow))
     text.label("row.end")
     text.line("%r.next = add i64 %r, 1")
     text.line(
@@ -299,15 +304,22 @@ def _bind(text: Text, slots: OperandSlots) -> _Bound:
     return _Bound(slots, base, batch, slots.row.load(text), slots.column.load(text))
 
 
-def _emit_columns(
-    text: Text, dtype: str, bound: list[_Bound], emit: Emit | None, returns: str
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """What becomes of a vector of sums: see `emit_finish`."""
+
+    emit: Emit | None
+    returns: str
+    narrow: Callable[[Text, str], str] | None
+
+
+def _emit_columns(text: Text, dtype: str, bound: list[_Bound], finish: _Last) -> None:
     """The vectors of one row: whole ones in a loop, then a part of one under a mask."""
     some = text.let(f"icmp sge i64 %columns, {LANES}")
     text.line(f"br i1 {some}, label %whole, label %edge.head")
     text.label("whole")
     text.line("%c = phi i64 [0, %row.head], [%c.next, %whole.end]")
-    _emit_vector(text, dtype, bound, emit, returns, "%c", None)
+    _emit_vector(text, dtype, bound, finish, "%c", None)
     text.line("br label %whole.end")  # the epilogue may have made blocks of its own
     text.label("whole.end")
     text.line(f"%c.next = add i64 %c, {LANES}")
@@ -321,25 +333,22 @@ def _emit_columns(
     text.line(f"br i1 {some}, label %edge, label %row.end")
     text.label("edge")
     mask = text.let(f"icmp slt <16 x i64> {IOTA}, {text.splat('i64', left)}")
-    _emit_vector(text, dtype, bound, emit, returns, "%e", mask)
+    _emit_vector(text, dtype, bound, finish, "%e", mask)
     text.line("br label %row.end")
 
 
 def _emit_vector(
-    text: Text,
-    dtype: str,
-    bound: list[_Bound],
-    emit: Emit | None,
-    returns: str,
-    at: str,
-    mask: str | None,
+    text: Text, dtype: str, bound: list[_Bound], finish: _Last, at: str, mask: str | None
 ) -> None:
     place = text.place(stored_type(dtype), "%from", at)
     value = text.let(f"load {vector(dtype)}, ptr {place}, align {item_bytes(dtype)}")
     first = text.let(f"add i64 %column, {at}")
     builder = EpilogueBuilder(text, mask, bound[1:], first, "%last")
-    if emit is not None:
-        value = emit(builder, value)
-    value = convert(text, value, returns, bound[0].slots.dtype)
+    if finish.emit is not None:
+        value = finish.emit(builder, value)
+    value = convert(text, value, finish.returns, bound[0].slots.dtype)
     builder._operands = bound
-    builder.store(0, value)
+    if finish.narrow is not None:
+        builder.store(0, finish.narrow(text, value), "int16")
+    else:
+        builder.store(0, value)
