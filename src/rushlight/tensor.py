@@ -72,6 +72,8 @@ def _reflected(op: Any) -> Callable[[Any, Any], Any]:
 
     def operator(self: Any, other: Any) -> Any:  # hot
         if isinstance(other, _OPERANDS):
+            if not isinstance(self, Tensor):
+                raise errors.not_a_tensor(op.name, "self", self)
             return record_two(op, other, self, ())
         return _with_array(lambda a, b: op(b, a), self, other)
 
@@ -540,6 +542,7 @@ class Tensor:
     __rmul__ = _reflected(arithmetic.MUL)
     __truediv__ = _operator(arithmetic.DIV)
     __rtruediv__ = _reflected(arithmetic.DIV)
+    __div__, __rdiv__ = __truediv__, __rtruediv__  # PyTorch still has Python 2's names
     __floordiv__ = _operator(arithmetic.floor_divide)
     __rfloordiv__ = _reflected(arithmetic.floor_divide)
     __mod__ = _operator(arithmetic.remainder)
@@ -598,6 +601,7 @@ def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tens
 
 for _symbol, _method in (
     ("__iadd__", "add_"), ("__isub__", "sub_"), ("__imul__", "mul_"), ("__itruediv__", "div_"),
+    ("__idiv__", "div_"),
     ("__ifloordiv__", "floor_divide_"), ("__imod__", "remainder_"), ("__ipow__", "pow_"),
     ("__iand__", "bitwise_and_"), ("__ior__", "bitwise_or_"), ("__ixor__", "bitwise_xor_"),
     ("__ilshift__", "bitwise_left_shift_"), ("__irshift__", "bitwise_right_shift_"),

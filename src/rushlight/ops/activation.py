@@ -274,7 +274,7 @@ def _gelu_tanh_slope(m: Any, out: Any, x: Any) -> Any:
 GELU_TANH = _activation("gelu_tanh", _gelu_tanh_lower, _gelu_tanh_slope)
 
 
-@public("F")
+@public("F", out=True)
 def gelu(input: Any, *, approximate: str = "none") -> Any:
     """x times the normal distribution function of x, or its approximation by tanh."""
     if approximate not in ("none", "tanh"):
@@ -334,7 +334,7 @@ def _softplus_slope(m: Any, out: Any, x: Any, beta: float, threshold: float) -> 
 SOFTPLUS = _activation("softplus", _softplus_lower, _softplus_slope, ("beta", "threshold"))
 
 
-@public("F")
+@public("F", out=True)
 def softplus(input: Any, beta: float = 1, threshold: float = 20) -> Any:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
     return SOFTPLUS(input, beta=float(beta), threshold=float(threshold))
@@ -347,7 +347,7 @@ LOGSIGMOID = _activation(
 )
 
 
-@public("F")
+@public("F", out=True)
 def logsigmoid(input: Any) -> Any:
     """log(sigmoid(x)), finite for every finite x."""
     return LOGSIGMOID(input)
@@ -399,13 +399,13 @@ SOFTSHRINK = _activation(
 )
 
 
-@public("torch", "Tensor", "F")
+@public("torch", "Tensor", "F", out=True)
 def hardshrink(input: Any, lambd: float = 0.5) -> Any:
     """x where |x| is above lambd, 0 elsewhere."""
     return HARDSHRINK(input, lambd=float(lambd))
 
 
-@public("F")
+@public("F", out=True)
 def softshrink(input: Any, lambd: float = 0.5) -> Any:
     """x moved towards 0 by lambd, and 0 within it."""
     if lambd < 0:

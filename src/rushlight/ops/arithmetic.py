@@ -12,6 +12,7 @@ from rushlight.dtype import Category, of_number
 from rushlight.ops.elementwise import (
     CAST,
     RECORDED,
+    check_one_tensor,
     check_tensors,
     is_fractional,
     is_not_bool,
@@ -115,6 +116,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 @public("torch", "Tensor")
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """other - alpha * input, broadcast."""
+    check_tensors("rsub", input=input)
     return sub(other, input, alpha=alpha)
 
 
@@ -219,6 +221,7 @@ def floor_divide(input: Any, other: Any) -> Any:
 @public("torch", "Tensor", inplace=True, out=True)
 def remainder(input: Any, other: Any) -> Any:
     """What is left of input after division by other, with the sign of other (Python's %)."""
+    check_one_tensor("remainder", input, other)
     check_divisor("remainder", input, other)
     return REMAINDER(input, other)
 
@@ -226,6 +229,7 @@ def remainder(input: Any, other: Any) -> Any:
 @public("torch", "Tensor", inplace=True, out=True)
 def fmod(input: Any, other: Any) -> Any:
     """What is left of input after division by other, with the sign of input (C's fmod)."""
+    check_tensors("fmod", input=input)
     check_divisor("fmod", input, other)
     return FMOD(input, other)
 
@@ -318,6 +322,7 @@ def _number_power(x: Any, exponent: Any) -> Any:
 @public("torch", "Tensor", out=True)
 def float_power(input: Any, exponent: Any) -> Any:
     """input to the power of exponent, calculated in float64."""
+    check_one_tensor("float_power", input, exponent)
     parts = (CAST(x, dtype=dt.float64) if hasattr(x, "_storage") else float(x) for x in (input, exponent))
     base, power = parts
     return pow(base, power) if hasattr(base, "_storage") else POW(base, power)

@@ -29,9 +29,9 @@ SHIFT_RIGHT = pointwise(
     "bitwise_right_shift", lambda k, a, b: k.shr(a, b), accepts=is_integer, wanted="integers"
 )
 
-bitwise_and = binary_function(BITWISE_AND)
-bitwise_or = binary_function(BITWISE_OR)
-bitwise_xor = binary_function(BITWISE_XOR)
+bitwise_and = binary_function(BITWISE_AND, numbers="either")
+bitwise_or = binary_function(BITWISE_OR, numbers="either")
+bitwise_xor = binary_function(BITWISE_XOR, numbers="either")
 bitwise_not = unary_function(BITWISE_NOT)
-bitwise_left_shift = binary_function(SHIFT_LEFT)
-bitwise_right_shift = binary_function(SHIFT_RIGHT)
+bitwise_left_shift = binary_function(SHIFT_LEFT, numbers="either")
+bitwise_right_shift = binary_function(SHIFT_RIGHT, numbers="either")

@@ -44,9 +44,9 @@ LOGICAL_OR = pointwise("logical_or", lambda k, a, b: _truth(k, a) | _truth(k, b)
 LOGICAL_XOR = pointwise("logical_xor", lambda k, a, b: _truth(k, a) ^ _truth(k, b), to="bool")
 LOGICAL_NOT = pointwise("logical_not", lambda k, x: k.eq(x, 0), to="bool")
 
-logical_and = binary_function(LOGICAL_AND, takes_numbers=False)
-logical_or = binary_function(LOGICAL_OR, takes_numbers=False)
-logical_xor = binary_function(LOGICAL_XOR, takes_numbers=False)
+logical_and = binary_function(LOGICAL_AND, numbers="none")
+logical_or = binary_function(LOGICAL_OR, numbers="none")
+logical_xor = binary_function(LOGICAL_XOR, numbers="none")
 logical_not = unary_function(LOGICAL_NOT)
 
 

@@ -90,6 +90,12 @@ def check_tensors(op: str, **operands: Any) -> None:
             raise errors.not_a_tensor(op, name, x)
 
 
+def check_one_tensor(op: str, a: Any, b: Any) -> None:
+    """Two Python numbers are not operands."""
+    if not hasattr(a, "_storage") and not hasattr(b, "_storage"):
+        raise errors.not_a_tensor(op, "input", a)
+
+
 # -- the constructor -----------------------------------------------------------------------------------
 
 
@@ -271,18 +277,25 @@ def binary_function(
     places: tuple[str, ...] = ("torch", "Tensor"),
     aliases: tuple[str, ...] = (),
     inplace: bool = True,
-    takes_numbers: bool = True,
+    numbers: str = "second",
 ) -> Callable[..., Any]:
-    """The public function of a two-operand op; not all of PyTorch's take a Python number."""
+    """The public function of a two-operand op. `numbers`: where PyTorch takes a Python number:
+    'second' operand only, 'either' or 'none'."""
 
-    def function(input: Any, other: Any) -> Any:
+    def second(input: Any, other: Any) -> Any:
+        if not hasattr(input, "_storage"):
+            raise errors.not_a_tensor(op.name, "input", input)
         return recorder.record(op, (input, other), ())
 
-    def strict(input: Any, other: Any) -> Any:
-        check_tensors(op.name, input=input, other=other)
-        return op(input, other)
+    def either(input: Any, other: Any) -> Any:
+        check_one_tensor(op.name, input, other)
+        return recorder.record(op, (input, other), ())
 
-    chosen = function if takes_numbers else strict
+    def none(input: Any, other: Any) -> Any:
+        check_tensors(op.name, input=input, other=other)
+        return recorder.record(op, (input, other), ())
+
+    chosen = {"second": second, "either": either, "none": none}[numbers]
     chosen.__name__ = chosen.__qualname__ = name or op.name
     chosen.__doc__ = f"`{op.name}` of each pair of elements, broadcast."
     bind = public(*places, name=name or op.name, inplace=inplace, out=True, aliases=aliases)

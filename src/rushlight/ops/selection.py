@@ -34,6 +34,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
+    check_tensors("where", condition=condition)
     return WHERE(condition, input, other)
 
 
@@ -85,10 +86,10 @@ def _ignoring_vjp(name: str) -> Any:
 FMAX = pointwise("fmax", _ignoring_nan("max"), vjp=_ignoring_vjp("ge"))
 FMIN = pointwise("fmin", _ignoring_nan("min"), vjp=_ignoring_vjp("le"))
 
-maximum = binary_function(MAXIMUM, inplace=False, takes_numbers=False)
-minimum = binary_function(MINIMUM, inplace=False, takes_numbers=False)
-fmax = binary_function(FMAX, inplace=False, takes_numbers=False)
-fmin = binary_function(FMIN, inplace=False, takes_numbers=False)
+maximum = binary_function(MAXIMUM, inplace=False, numbers="none")
+minimum = binary_function(MINIMUM, inplace=False, numbers="none")
+fmax = binary_function(FMAX, inplace=False, numbers="none")
+fmin = binary_function(FMIN, inplace=False, numbers="none")
 
 
 # -- clamp -------------------------------------------------------------------------------------------------
@@ -131,6 +132,7 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     >>> torch.tensor([-2.0, 0.5, 3.0]).clamp(0, 1)
     tensor([0.0000, 0.5000, 1.0000])
     """
+    check_tensors("clamp", input=input)
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     if max is None:
@@ -145,12 +147,14 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
 @public("torch", "Tensor", inplace=True, out=True)
 def clamp_min(input: Any, min: Any) -> Any:
     """Values below min become min."""
+    check_tensors("clamp_min", input=input)
     return CLAMP_MIN(input, min)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def clamp_max(input: Any, max: Any) -> Any:
     """Values above max become max."""
+    check_tensors("clamp_max", input=input)
     return CLAMP_MAX(input, max)
 
 

@@ -13,6 +13,7 @@ from rushlight.ops.bessel import host_function
 from rushlight.ops.elementwise import (
     CAST,
     RECORDED,
+    check_one_tensor,
     check_tensors,
     pointwise,
     scaled,
@@ -87,6 +88,7 @@ ZETA = pointwise(
 @public("special", out=True)
 def zeta(input: Any, other: Any) -> Any:
     """The Hurwitz zeta function."""
+    check_one_tensor("zeta", input, other)
     return ZETA(input, other)
 
 
@@ -344,6 +346,7 @@ def _polynomial_function(name: str) -> Any:
     op = pointwise(name, lower, to="float")
 
     def function(input: Any, n: Any) -> Any:
+        check_one_tensor(name, input, n)
         return op(input, n)
 
     function.__name__ = function.__qualname__ = name

@@ -8,6 +8,7 @@ from typing import Any  # operands are tensors, references or numbers
 from rushlight.ops.elementwise import (
     RECORDED,
     binary_function,
+    check_tensors,
     is_floating,
     pointwise,
     unary_function,
@@ -80,7 +81,7 @@ tan = unary_function(TAN)
 asin = unary_function(ASIN, aliases=("arcsin",))
 acos = unary_function(ACOS, aliases=("arccos",))
 atan = unary_function(ATAN, aliases=("arctan",))
-atan2 = binary_function(ATAN2, aliases=("arctan2",), takes_numbers=False)
+atan2 = binary_function(ATAN2, aliases=("arctan2",), numbers="none")
 
 
 def _sinc_lower(k: Any, x: Any) -> Any:
@@ -193,7 +194,7 @@ HYPOT = pointwise(
     accepts=is_floating,
     wanted="a floating dtype",
 )
-hypot = binary_function(HYPOT, takes_numbers=False)
+hypot = binary_function(HYPOT, numbers="none")
 
 
 def _logaddexp_lower(k: Any, a: Any, b: Any) -> Any:
@@ -225,8 +226,8 @@ LOGADDEXP2 = pointwise(
     "logaddexp2", _logaddexp2_lower, _share(LN2, True), _share(LN2, False),
     accepts=is_floating, wanted="a floating dtype",
 )  # fmt: skip
-logaddexp = binary_function(LOGADDEXP, inplace=False, takes_numbers=False)
-logaddexp2 = binary_function(LOGADDEXP2, inplace=False, takes_numbers=False)
+logaddexp = binary_function(LOGADDEXP, inplace=False, numbers="none")
+logaddexp2 = binary_function(LOGADDEXP2, inplace=False, numbers="none")
 
 
 def _times_log(log: str) -> Any:
@@ -253,8 +254,8 @@ XLOG1PY = pointwise(
     lambda m, out, x, y: x / (y + 1),
     to="float",
 )
-xlogy = binary_function(XLOGY, places=SPECIAL)
-xlog1py = binary_function(XLOG1PY, places=("special",), inplace=False)
+xlogy = binary_function(XLOGY, places=SPECIAL, numbers="either")
+xlog1py = binary_function(XLOG1PY, places=("special",), inplace=False, numbers="either")
 
 
 # -- exponents and fractions -------------------------------------------------------------------------------
@@ -263,5 +264,6 @@ xlog1py = binary_function(XLOG1PY, places=("special",), inplace=False)
 @public("torch", "Tensor", inplace=True, out=True)
 def ldexp(input: Any, other: Any) -> Any:
     """input * 2**other."""
+    check_tensors("ldexp", input=input, other=other)
     power = RECORDED.pow(2.0, other)
     return input * power
