@@ -7,6 +7,7 @@ differentiated again. Gradients are `g * slope` with an exact zero wherever g is
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any  # operands are tensors, references or numbers
 
@@ -202,8 +203,12 @@ def _differentiate(op: Op, slopes: Sequence[Slope | None]) -> None:
 
     op.vjp = vjp
     op.is_differentiable = True
-    op.uses_out = any(f.uses_out for f in made)
-    op.uses = tuple(any(f.uses[i] for f in made) for i in range(len(slopes)))
+
+    def find_uses() -> tuple[bool, tuple[bool, ...]]:
+        operands = tuple(any(f.uses[i] for f in made) for i in range(len(slopes)))
+        return any(f.uses_out for f in made), operands
+
+    op.find_uses = find_uses
 
 
 class _FirstOrder:
@@ -211,12 +216,24 @@ class _FirstOrder:
 
     def __init__(self, op: Op, number: int, slope: Slope, count: int) -> None:
         self.slope = slope
-        self.uses_out, uses = names_used(slope)
-        self.uses = uses[:count] if uses is not None else (True,) * count
+        self.count = count
         name = f"{op.name}_gradient" + (str(number) if count > 1 else "")
         self.op = Op(
             name, attrs=op.attrs, type=self._type, lower=self._lower, vjp=NOT_DIFFERENTIABLE
         )
+
+    @functools.cached_property
+    def _used(self) -> tuple[bool, tuple[bool, ...]]:
+        out, operands = names_used(self.slope)
+        return out, (True,) * self.count if operands is None else operands[: self.count]
+
+    @property
+    def uses_out(self) -> bool:
+        return self._used[0]
+
+    @property
+    def uses(self) -> tuple[bool, ...]:
+        return self._used[1]
 
     def gradient(self, g: Any, out: Any, operands: Sequence[Any], named: dict[str, Any]) -> Any:
         if config.scopes.grad_enabled:

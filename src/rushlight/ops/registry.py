@@ -95,7 +95,14 @@ class Op:
             operand is summed to its shape by the engine. NOT_DIFFERENTIABLE marks results without gradient.
     """
 
-    __slots__ = ("attrs", "is_differentiable", "lower", "name", "type", "uses", "uses_out", "vjp")
+    __slots__ = (
+        "attrs", "find_uses", "is_differentiable", "lower", "name", "type", "uses", "uses_out",
+        "vjp",
+    )  # fmt: skip
+
+    uses: tuple[bool, ...] | None  # which operands the derivative reads; None for all
+    uses_out: bool
+    find_uses: Callable[[], tuple[bool, tuple[bool, ...] | None]]
 
     def __init__(
         self,
