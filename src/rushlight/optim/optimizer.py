@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import rushlight as rl
 from rushlight.nn.hooks import RemovableHandle, insert_hook
-from rushlight.nn.module import clear_gradient
+from rushlight.nn.module import clear_gradient, type_text
 from rushlight.tensor import Tensor
 from rushlight.trace import flush
 from rushlight.trace.memo import remembered
@@ -106,7 +106,7 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or "
-                f"dicts, but got {type(params).__module__}.{type(params).__qualname__}"
+                f"dicts, but got {type_text(params)}"
             )
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
@@ -135,7 +135,7 @@ class Optimizer:
 
     def first_numbers(self, group: dict[str, Any]) -> dict[str, float]:
         """The numbers of a parameter's state before its first step."""
-        return {name: 0.0 for name in self.NUMBERS}
+        return dict.fromkeys(self.NUMBERS, 0.0)
 
     def advance(
         self, group: dict[str, Any], numbers: dict[str, float], is_first: bool
@@ -351,7 +351,7 @@ class Optimizer:
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             if key in by_position:
-                state[by_position[key]] = _cast(by_position[key], value)
+                state[by_position[key]] = _cast(by_position[key], value, self.NUMBERS)
             else:
                 state[key] = value
         groups = [_merged(own, new) for own, new in zip(self.param_groups, saved, strict=True)]
@@ -475,7 +475,7 @@ def _new_arguments(step: Any, result: Any) -> tuple[tuple[Any, ...], dict[str, A
 def _check_param(param: Any) -> None:
     if not isinstance(param, Tensor):
         raise TypeError(
-            f"optimizer can only optimize Tensors, but one of the params is {type(param)}"
+            f"optimizer can only optimize Tensors, but one of the params is {type_text(param)}"
         )
     if not (param.is_leaf or param.retains_grad):
         raise ValueError("can't optimize a non-leaf Tensor")
@@ -514,7 +514,7 @@ def _number_dtype() -> Any:
 
 
 def _zeros_like(param: Tensor) -> Tensor:
-    return rl.zeros_like(param, memory_format=rl.preserve_format)
+    return rl.zeros_like(param)
 
 
 def _without_params(group: dict[str, Any]) -> dict[str, Any]:
@@ -539,18 +539,18 @@ def _merged(own: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _cast(param: Tensor, value: Any, key: str | None = None) -> Any:
-    """State in the parameter's dtype, copied; step counts stay as they are."""
+def _cast(param: Tensor, value: Any, numbers: tuple[str, ...], key: str | None = None) -> Any:
+    """State in the parameter's dtype; numbers keep theirs, so that a restart changes no bit."""
     if isinstance(value, Tensor):
-        if key == "step":
+        if key == "step" or key in numbers:
             return value
         if param.is_floating_point():
             return value.to(dtype=param.dtype, device=param.device)
         return value.to(device=param.device)
     if isinstance(value, dict):
-        return {k: _cast(param, v, key=k) for k, v in value.items()}
+        return {k: _cast(param, v, numbers, key=k) for k, v in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return type(value)(_cast(param, v) for v in value)  # type: ignore[call-arg]
+        return type(value)(_cast(param, v, numbers) for v in value)  # type: ignore[call-arg]
     return value
 
 
@@ -566,7 +566,7 @@ def check_options(**options: Any) -> None:
         raise ValueError("Tensor lr must be 1-element")
     for name, text in _NON_NEGATIVE.items():
         value = options.get(name, 0.0)
-        if not 0.0 <= value:
+        if not value >= 0.0:
             raise ValueError(f"Invalid {text}: {value}")
     for i, beta in enumerate(options.get("betas", ())):
         if not 0.0 <= beta < 1.0:
