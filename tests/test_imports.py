@@ -69,7 +69,11 @@ LATE_IMPORTS = {
 }
 
 # Who may import what from outside the standard library.
-OUTSIDE = {"numpy": None, "llvmlite": {"codegen/llvm.py"}}  # None: everybody
+OUTSIDE = {  # None: everybody
+    "numpy": None,
+    "llvmlite": {"codegen/llvm.py"},
+    "scipy": {"ops/bessel.py"},  # optional: special functions that nothing else needs
+}
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,7 @@ def first_cycle(edges: dict[str, set[str]]) -> list[str]:
     return next(filter(None, (search(module, []) for module in sorted(edges))), [])
 
 
-@pytest.mark.parametrize("name", ["torch", "jax", "scipy"])
+@pytest.mark.parametrize("name", ["torch", "jax"])
 def test_nobody_imports_another_library(name):
     assert not [str(item) for item in ALL if item.target.split(".")[0] == name]
 

@@ -1,7 +1,10 @@
 """Rushlight: tensors, autograd and neural networks with PyTorch's API, compiled as recorded.
 
-`import rushlight as torch`. This file only says what that namespace holds.
+`import rushlight as torch`. This file only says what that namespace holds. Rooms that not every program
+needs are imported when they are first named.
 """
+
+import importlib as _importlib
 
 from rushlight import pipeline as _pipeline  # noqa: F401 - installs the executor
 from rushlight import surface as _surface
@@ -14,7 +17,7 @@ from rushlight.autograd.modes import (
     set_grad_enabled,
 )
 from rushlight.config import default_dtype as get_default_dtype
-from rushlight.config import set_default_dtype
+from rushlight.config import get_default_device, set_default_device, set_default_dtype
 from rushlight.device import device
 from rushlight.dtype import (
     ALIASES as _ALIASES,
@@ -29,8 +32,80 @@ from rushlight.dtype import (
     iinfo,
     promote_types,
 )
+from rushlight.layout import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    sparse_coo,
+    sparse_csr,
+    strided,
+)
+from rushlight.random.generator import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from rushlight.runtime.pool import get_num_threads, set_num_threads
 from rushlight.tensor import Size, Tensor, from_numpy, tensor
+
+e, inf, nan, newaxis, pi = 2.718281828459045, float("inf"), float("nan"), None, 3.141592653589793
 
 globals().update(_BY_NAME)
 globals().update(_ALIASES)
 globals().update(_surface.NAMESPACES["torch"])
+
+_ROOMS = (
+    "amp", "autograd", "backends", "cuda", "data", "distributed", "distributions", "fft", "func",
+    "linalg", "mps", "nn", "ops", "optim", "random", "return_types", "serialization", "special",
+    "storage", "testing", "utils", "version",
+)  # fmt: skip
+_ELSEWHERE = {
+    "save": "serialization",
+    "load": "serialization",
+    "__version__": "version",
+    "set_printoptions": "printing",
+    "get_printoptions": "printing",
+    "UntypedStorage": "storage",
+    "TypedStorage": "storage",
+    "set_default_tensor_type": "typed",
+    "set_anomaly_enabled": "autograd",
+    "is_anomaly_enabled": "autograd",
+    "use_deterministic_algorithms": "determinism",
+    "are_deterministic_algorithms_enabled": "determinism",
+    "is_deterministic_algorithms_warn_only_enabled": "determinism",
+    "set_deterministic_debug_mode": "determinism",
+    "get_deterministic_debug_mode": "determinism",
+    "get_float32_matmul_precision": "determinism",
+    "set_float32_matmul_precision": "determinism",
+    "set_flush_denormal": "determinism",
+    "get_num_interop_threads": "determinism",
+    "set_num_interop_threads": "determinism",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a room, or the room of a name, when it is first asked for."""
+    found: object
+    if name in _ROOMS:
+        found = _importlib.import_module(f"rushlight.{name}")
+    elif name in _ELSEWHERE:
+        found = getattr(_importlib.import_module(f"rushlight.{_ELSEWHERE[name]}"), name)
+    elif name.endswith("Tensor") or name.endswith("Storage"):
+        found = getattr(_importlib.import_module("rushlight.typed"), name, None)
+        if found is None:
+            raise AttributeError(f"module 'rushlight' has no attribute {name!r}")
+    else:
+        raise AttributeError(f"module 'rushlight' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ROOMS, *_ELSEWHERE})

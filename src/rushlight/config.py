@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 
-from rushlight.device import CPU, device
+from rushlight.device import CPU, check_usable, device
 from rushlight.dtype import dtype, float16, float32, float64
 
 _BACKENDS = ("compiled", "reference")
@@ -70,3 +70,13 @@ def push_device(place: device) -> None:
 
 def pop_device() -> None:
     scopes.devices = scopes.devices[:-1]
+
+
+def get_default_device() -> device:
+    """The device that factory functions use."""
+    return default_device()
+
+
+def set_default_device(place: device | str | None) -> None:
+    """Set the device that factory functions use; one that is absent is refused here."""
+    process.default_device = check_usable(place)

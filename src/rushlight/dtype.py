@@ -32,8 +32,8 @@ class dtype:
     def __repr__(self) -> str:
         return f"torch.{self.name}"
 
-    def __reduce__(self) -> str:
-        return self.name
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return _by_name, (self.name,)
 
     @property
     def is_floating_point(self) -> bool:
@@ -99,6 +99,11 @@ _RANK = {
     float32: 1, float64: 2,
     complex64: 0, complex128: 1,
 }  # fmt: skip
+
+
+def _by_name(name: str) -> dtype:
+    """Unpickles a dtype."""
+    return BY_NAME[name]
 
 
 def of_numpy(bits: np.dtype) -> dtype:

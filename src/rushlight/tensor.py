@@ -13,10 +13,18 @@ from rushlight import dtype as dt
 from rushlight.autograd import engine
 from rushlight.device import CPU, check_usable, device
 from rushlight.dtype import dtype
-from rushlight.ops import arithmetic, bitwise, comparison, contract, creation, selection
-from rushlight.ops.registry import OPS, TensorType
+from rushlight.ops import (
+    arithmetic,
+    bitwise,
+    comparison,
+    contract,
+    creation,
+    movement,
+    selection,
+)
+from rushlight.ops.registry import OPS, Op, TensorType
 from rushlight.runtime import buffers
-from rushlight.trace.record import hooks, local, make_tensor, set_view
+from rushlight.trace.record import hooks, local, make_tensor, record_two, set_view
 from rushlight.trace.tape import Accumulate, Node, RemovableHandle
 from rushlight.trace.value import Storage, Value
 from rushlight.trace.write import current_node
@@ -48,6 +56,44 @@ class Size(tuple[int, ...]):
         return Size(tuple(self) * count)
 
 
+def _operator(op: Any) -> Callable[[Any, Any], Any]:
+    """The method of a binary operator: an Op, or a function of two operands."""
+
+    def operator(self: Any, other: Any) -> Any:  # hot
+        if isinstance(other, _OPERANDS):
+            return record_two(op, self, other, ())
+        return _with_array(op, self, other)
+
+    return operator if isinstance(op, Op) else _function_operator(op, False)
+
+
+def _reflected(op: Any) -> Callable[[Any, Any], Any]:
+    """The method of a binary operator whose tensor stands on the right."""
+
+    def operator(self: Any, other: Any) -> Any:  # hot
+        if isinstance(other, _OPERANDS):
+            return record_two(op, other, self, ())
+        return _with_array(lambda a, b: op(b, a), self, other)
+
+    return operator if isinstance(op, Op) else _function_operator(op, True)
+
+
+def _function_operator(function: Callable[[Any, Any], Any], is_reflected: bool) -> Any:
+    def operator(self: Any, other: Any) -> Any:
+        if not isinstance(other, _OPERANDS):
+            if not isinstance(other, np.ndarray):
+                return NotImplemented
+            other = from_numpy(other)
+        return function(other, self) if is_reflected else function(self, other)
+
+    return operator
+
+
+def _with_array(op: Callable[[Any, Any], Any], x: Any, other: Any) -> Any:
+    """An operator with a NumPy array; NotImplemented for what no tensor knows."""
+    return op(x, from_numpy(other)) if isinstance(other, np.ndarray) else NotImplemented
+
+
 class Tensor:
     """An n-dimensional array with automatic differentiation (PyTorch's `torch.Tensor`).
 
@@ -60,7 +106,7 @@ class Tensor:
 
     __slots__ = (
         "__dict__", "__weakref__", "_base", "_chain", "_grad", "_node", "_offset", "_output",
-        "_rebased", "_seen", "_shape", "_storage", "_strides", "_view", "dtype",
+        "_rebased", "_retains", "_seen", "_shape", "_storage", "_strides", "_view", "dtype",
     )  # fmt: skip
 
     _storage: Storage
@@ -74,6 +120,7 @@ class Tensor:
     _base: Tensor | None  # the tensor this is a view of, and the chain of view ops from it
     _chain: tuple[Any, ...]
     _rebased: int  # counts changes of gradient history by in-place writes
+    _retains: bool  # unset until retain_grad() was called
     _seen: int  # the base's count when this view's history was derived
     dtype: dtype
 
@@ -147,6 +194,36 @@ class Tensor:
     is_xla = is_xpu = is_ipu = is_vulkan = is_sparse_csr = False
     is_cpu = True
     names = ()
+
+    @property
+    def T(self) -> Any:  # noqa: N802 - PyTorch's name
+        """All dimensions in reverse order."""
+        return movement.permute(self, tuple(reversed(range(len(self._shape)))))
+
+    @property
+    def mT(self) -> Any:  # noqa: N802 - PyTorch's name
+        """The last two dimensions exchanged."""
+        if len(self._shape) < 2:
+            raise RuntimeError(
+                f"tensor.mT is only supported on matrices or batches of matrices. Got "
+                f"{len(self._shape)}-D tensor."
+            )
+        return movement.transpose(self, -2, -1)
+
+    @property
+    def H(self) -> Any:  # noqa: N802 - PyTorch's name
+        """The conjugate transpose of a matrix."""
+        if len(self._shape) not in (0, 2):
+            raise RuntimeError(
+                f"tensor.H is only supported on matrices (2-D tensors). Got {len(self._shape)}-D "
+                f"tensor."
+            )
+        return movement.adjoint(self) if self._shape else self
+
+    @property
+    def mH(self) -> Any:  # noqa: N802 - PyTorch's name
+        """The conjugate transposes of a batch of matrices."""
+        return movement.adjoint(self)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         if memory_format is not None and str(memory_format).endswith("channels_last"):
@@ -324,9 +401,9 @@ class Tensor:
             if self._node is None:
                 raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
             return
-        if self.__dict__.get("_retains_grad"):
+        if self.retains_grad:
             return
-        self.__dict__["_retains_grad"] = True
+        self._retains = True
         import weakref  # only here
 
         me = weakref.ref(self)
@@ -340,7 +417,7 @@ class Tensor:
 
     @property
     def retains_grad(self) -> bool:
-        return bool(self.__dict__.get("_retains_grad", False))
+        return getattr(self, "_retains", False)
 
     @classmethod
     def _make_subclass(cls, kind: Any, data: Tensor, require_grad: bool = False) -> Any:
@@ -444,24 +521,9 @@ class Tensor:
         return object.__format__(self, spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        if not self.is_leaf:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
-                "protocol at the moment."
-            )
-        if id(self) in memo:
-            return memo[id(self)]
-        import copy  # only here
+        from rushlight import serialization  # imported when something is copied
 
-        with_data = self.detach().clone()
-        out = Tensor._make_subclass(type(self), with_data, False)
-        memo[id(self)] = out
-        if self._node is not None:
-            out.requires_grad_()
-        if self._grad is not None:
-            out._grad = copy.deepcopy(self._grad, memo)
-        out.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return out
+        return serialization.deepcopy_tensor(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         from rushlight import serialization  # imported when something is pickled
@@ -470,55 +532,27 @@ class Tensor:
 
     # -- operators -------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.ADD, self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.ADD, other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.SUB, self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.SUB, other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.MUL, self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.MUL, other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.DIV, self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.DIV, other, self)
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.floor_divide, self, other)
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.floor_divide, other, self)
-
-    def __mod__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.remainder, self, other)
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.remainder, other, self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.pow, self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return _binary(arithmetic.pow, other, self)
+    __add__ = _operator(arithmetic.ADD)
+    __radd__ = _reflected(arithmetic.ADD)
+    __sub__ = _operator(arithmetic.SUB)
+    __rsub__ = _reflected(arithmetic.SUB)
+    __mul__ = _operator(arithmetic.MUL)
+    __rmul__ = _reflected(arithmetic.MUL)
+    __truediv__ = _operator(arithmetic.DIV)
+    __rtruediv__ = _reflected(arithmetic.DIV)
+    __floordiv__ = _operator(arithmetic.floor_divide)
+    __rfloordiv__ = _reflected(arithmetic.floor_divide)
+    __mod__ = _operator(arithmetic.remainder)
+    __rmod__ = _reflected(arithmetic.remainder)
+    __pow__ = _operator(arithmetic.pow)
+    __rpow__ = _reflected(arithmetic.pow)
 
     def __matmul__(self, other: Any) -> Tensor:
         if not isinstance(other, Tensor):
             return NotImplemented
         return contract.matmul(self, other)  # type: ignore[no-any-return]
 
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return _binary(contract.matmul, other, self)
+    __rmatmul__ = _reflected(contract.matmul)
 
     def __neg__(self) -> Tensor:
         return arithmetic.NEG(self)  # type: ignore[no-any-return]
@@ -532,53 +566,22 @@ class Tensor:
     def __invert__(self) -> Tensor:
         return bitwise.BITWISE_NOT(self)  # type: ignore[no-any-return]
 
-    def __and__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_AND, self, other)
-
-    def __rand__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_AND, other, self)
-
-    def __or__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_OR, self, other)
-
-    def __ror__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_OR, other, self)
-
-    def __xor__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_XOR, self, other)
-
-    def __rxor__(self, other: Any) -> Tensor:
-        return _binary(bitwise.BITWISE_XOR, other, self)
-
-    def __lshift__(self, other: Any) -> Tensor:
-        return _binary(bitwise.SHIFT_LEFT, self, other)
-
-    def __rlshift__(self, other: Any) -> Tensor:
-        return _binary(bitwise.SHIFT_LEFT, other, self)
-
-    def __rshift__(self, other: Any) -> Tensor:
-        return _binary(bitwise.SHIFT_RIGHT, self, other)
-
-    def __rrshift__(self, other: Any) -> Tensor:
-        return _binary(bitwise.SHIFT_RIGHT, other, self)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return _binary(comparison.LT, self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return _binary(comparison.LE, self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return _binary(comparison.GT, self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return _binary(comparison.GE, self, other)
-
-    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return _binary(comparison.EQ, self, other)
-
-    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return _binary(comparison.NE, self, other)
+    __and__ = _operator(bitwise.BITWISE_AND)
+    __rand__ = _reflected(bitwise.BITWISE_AND)
+    __or__ = _operator(bitwise.BITWISE_OR)
+    __ror__ = _reflected(bitwise.BITWISE_OR)
+    __xor__ = _operator(bitwise.BITWISE_XOR)
+    __rxor__ = _reflected(bitwise.BITWISE_XOR)
+    __lshift__ = _operator(bitwise.SHIFT_LEFT)
+    __rlshift__ = _reflected(bitwise.SHIFT_LEFT)
+    __rshift__ = _operator(bitwise.SHIFT_RIGHT)
+    __rrshift__ = _reflected(bitwise.SHIFT_RIGHT)
+    __lt__ = _operator(comparison.LT)
+    __le__ = _operator(comparison.LE)
+    __gt__ = _operator(comparison.GT)
+    __ge__ = _operator(comparison.GE)
+    __eq__ = _operator(comparison.EQ)
+    __ne__ = _operator(comparison.NE)
 
 
 def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tensor]:
@@ -604,15 +607,6 @@ for _symbol, _method in (
 
 hooks.tensor_class = Tensor
 _OPERANDS = (Tensor, int, float, bool, complex, np.number, np.bool_)
-
-
-def _binary(op: Any, a: Any, b: Any) -> Any:  # hot
-    """An operator's op, or NotImplemented for operands that no tensor knows."""
-    if not (isinstance(a, _OPERANDS) and isinstance(b, _OPERANDS)):
-        if not (isinstance(a, np.ndarray) or isinstance(b, np.ndarray)):
-            return NotImplemented
-        a, b = as_operand(a), as_operand(b)
-    return op(a, b)
 
 
 def as_operand(x: Any) -> Any:

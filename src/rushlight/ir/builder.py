@@ -103,6 +103,7 @@ class Ref:
         return self.k.map("ne", self, other)
 
 
+EMPTY_RESULTS = {"sum": 0, "prod": 1, "any": False, "all": True}  # reductions of nothing
 Operand = Ref | int | float | bool | complex
 
 
@@ -274,8 +275,10 @@ class Builder:
         moved = self.permute(x, order) if order != list(range(len(order))) else x
         out_type = dtype or (dt.int64 if kind.startswith("arg") else x.dtype)
         shape = tuple(x.shape[d] for d in kept)
-        made = self.node("reduce", [moved.arg], (kind, len(dims)), shape, out_type)
-        out = Ref(self, made)
+        if 0 in x.shape and (kind in EMPTY_RESULTS or 0 in shape):
+            out = self.full(shape, EMPTY_RESULTS.get(kind, 0), out_type)
+        else:
+            out = Ref(self, self.node("reduce", [moved.arg], (kind, len(dims)), shape, out_type))
         if keepdim:
             out = self.reshape(out, views.reduced_shape(x.shape, dims, True))
         return out
@@ -296,6 +299,8 @@ class Builder:
         y = self.permute(b, [right.index(c) for c in batch + columns + summed])
         sizes = dict(zip(left, a.shape, strict=True)) | dict(zip(right, b.shape, strict=True))
         shape = tuple(sizes[c] for c in batch + rows + columns)
+        if 0 in sizes.values():  # an empty result, or sums of nothing
+            return self.full(tuple(sizes[c] for c in letters), 0, dtype or a.dtype)
         counts = (len(batch), len(rows), len(columns), len(summed))
         made = self.node("contract", [x.arg, y.arg], counts, shape, dtype or a.dtype)
         natural = batch + rows + columns

@@ -78,7 +78,7 @@ def _erfinv(y: float) -> float:
     x = math.copysign(math.sqrt(math.sqrt(first * first - log / a) - first), y)
     for _ in range(4):
         tail = math.erfc(abs(x)) - (1 - abs(y))
-        x += math.copysign(tail * math.sqrt(math.pi) / 2 * math.exp(x * x), y)
+        x += math.copysign(1.0, y) * tail * math.sqrt(math.pi) / 2 * math.exp(x * x)
     return x if y else y
 
 
@@ -94,6 +94,8 @@ def _truncdiv(a: Any, b: Any) -> Any:
 
 
 def _floordiv(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "f":
+        return np.floor_divide(a, b)
     return np.floor_divide(a, np.where(b == 0, 1, b).astype(b.dtype))
 
 

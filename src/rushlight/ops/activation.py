@@ -297,11 +297,10 @@ def silu(input: Any, inplace: bool = False) -> Any:
 
 
 def _tanh_of_softplus(m: Any, x: Any) -> Any:
-    """tanh(log(1 + e**x)) as a quotient of polynomials in e**-|x|."""
-    t = m.exp(-m.abs(x))
-    is_positive = x > 0
-    top = m.select(is_positive, t * 2 + 1, t * (t + 2))
-    return top / (top + m.select(is_positive, t * t * 2, 2))
+    """tanh(log(1 + n)) for n = e**x, as a quotient of polynomials; 1 to the last bit above 20."""
+    n = m.exp(m.min(x, 20))
+    top = n * (n + 2)
+    return top / (top + 2)
 
 
 def _mish_slope(m: Any, out: Any, x: Any) -> Any:

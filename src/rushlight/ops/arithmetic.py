@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors or numbers
 
+import numpy as np
+
 from rushlight import config, errors
 from rushlight import dtype as dt
 from rushlight.dtype import Category, of_number
@@ -72,8 +74,9 @@ ADD_SCALED = pointwise(  # one rounding in half precision, one step for the reco
 )
 
 
-def _check_alpha(op: str, alpha: Any, *operands: Any) -> None:
-    """PyTorch refuses multipliers of a higher category than the result."""
+def _checked_alpha(op: str, alpha: Any, *operands: Any) -> Any:
+    """The multiplier, which has no say in the result's dtype; refused where it is of a higher
+    category than the result, as PyTorch does."""
     kinds = [x.dtype.category if hasattr(x, "dtype") else of_number(x) for x in operands]
     kind = of_number(alpha) if not hasattr(alpha, "dtype") else alpha.dtype.category
     if kind is Category.BOOL and max(kinds) is not Category.BOOL:
@@ -82,6 +85,7 @@ def _check_alpha(op: str, alpha: Any, *operands: Any) -> None:
         raise RuntimeError(
             f"{op}: For integral input tensors, argument alpha must not be a floating point number."
         )
+    return bool(alpha) if max(kinds) is Category.BOOL else alpha
 
 
 @public("torch", "Tensor", inplace=True, out=True)
@@ -94,8 +98,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """
     if type(alpha) is int and alpha == 1:
         return ADD(input, other)
-    _check_alpha("add", alpha, input, other)
-    return ADD_SCALED(input, other, alpha)
+    return ADD_SCALED(input, other, _checked_alpha("add", alpha, input, other))
 
 
 @public("torch", "Tensor", inplace=True, out=True, aliases=("subtract",))
@@ -103,7 +106,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input - alpha * other, broadcast."""
     if type(alpha) is int and alpha == 1:
         return SUB(input, other)
-    _check_alpha("sub", alpha, input, other)
+    alpha = _checked_alpha("sub", alpha, input, other)
     if any(getattr(x, "dtype", None) is dt.bool_ for x in (input, other)):
         return SUB(input, other)
     return ADD_SCALED(input, other, -alpha)
@@ -409,14 +412,11 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
 
 
 def _whole_number_op(name: str, function: Any) -> Op:
-    import numpy as np  # the two functions below run on the host
-
     ufunc = getattr(np, function)
 
     def lower(k: Any, a: Any, b: Any) -> Any:
-        made = k.map("add", a * 0, b * 0)  # their broadcast shape
-        wide = [k.expand(x, made.shape) for x in (a, b)]
-        return k.host(ufunc, [(made.shape, a.dtype)], *wide)[0]
+        shape = (a * 0 + b * 0).shape
+        return k.host(ufunc, [(shape, a.dtype)], k.expand(a, shape), k.expand(b, shape))[0]
 
     return pointwise(
         name, lower, accepts=lambda d: d.is_integral and d is not dt.bool_, wanted="integers"

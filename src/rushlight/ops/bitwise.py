@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors or numbers
 
 from rushlight.ops.elementwise import (
     binary_function,
+    is_integer,
     is_integral,
     pointwise,
     unary_function,
@@ -21,8 +22,12 @@ BITWISE_AND = _on_bits("bitwise_and", lambda k, a, b: a & b)
 BITWISE_OR = _on_bits("bitwise_or", lambda k, a, b: a | b)
 BITWISE_XOR = _on_bits("bitwise_xor", lambda k, a, b: a ^ b)
 BITWISE_NOT = _on_bits("bitwise_not", lambda k, x: ~x)
-SHIFT_LEFT = _on_bits("bitwise_left_shift", lambda k, a, b: k.shl(a, b))
-SHIFT_RIGHT = _on_bits("bitwise_right_shift", lambda k, a, b: k.shr(a, b))
+SHIFT_LEFT = pointwise(
+    "bitwise_left_shift", lambda k, a, b: k.shl(a, b), accepts=is_integer, wanted="integers"
+)
+SHIFT_RIGHT = pointwise(
+    "bitwise_right_shift", lambda k, a, b: k.shr(a, b), accepts=is_integer, wanted="integers"
+)
 
 bitwise_and = binary_function(BITWISE_AND)
 bitwise_or = binary_function(BITWISE_OR)

@@ -13,7 +13,7 @@ from typing import Any  # operands are tensors, references or numbers
 from rushlight import config, errors, views
 from rushlight import dtype as dt
 from rushlight.dtype import dtype
-from rushlight.ops.registry import NOT_DIFFERENTIABLE, OPS, Op, TensorType, names_used, public
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, OPS, Op, TensorType, names_used, public, recorder
 
 Lower = Callable[..., Any]
 Slope = Callable[..., Any]
@@ -257,7 +257,7 @@ def unary_function(
     """The public function of a one-operand op: function, method, `_` and `out=` forms."""
 
     def function(input: Any) -> Any:
-        return op(input)
+        return recorder.record(op, (input,), ())
 
     function.__name__ = function.__qualname__ = name or op.name
     function.__doc__ = f"`{op.name}` of each element."
@@ -276,7 +276,7 @@ def binary_function(
     """The public function of a two-operand op; not all of PyTorch's take a Python number."""
 
     def function(input: Any, other: Any) -> Any:
-        return op(input, other)
+        return recorder.record(op, (input, other), ())
 
     def strict(input: Any, other: Any) -> Any:
         check_tensors(op.name, input=input, other=other)
@@ -327,15 +327,3 @@ CLONE = Op(
     lower=lambda k, x: x,
     vjp=lambda g, out, x: g,
 )
-
-
-@public("torch", "Tensor")
-def clone(input: Any, *, memory_format: Any = None) -> Any:
-    """A copy with memory of its own, through which gradients flow."""
-    return CLONE(input)
-
-
-@public("Tensor")
-def contiguous(input: Any, memory_format: Any = None) -> Any:
-    """The tensor itself if its elements lie in order in memory, otherwise a copy that does."""
-    return input if input.is_contiguous() else CLONE(input)

@@ -15,6 +15,7 @@ from rushlight import dtype as dt
 from rushlight.dtype import dtype
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import CAST, WHERE, scaled
+from rushlight.ops.pick import PLACE
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 Dims = tuple[int, ...]
@@ -293,14 +294,10 @@ def _ordered(k: Any, x: Any) -> Any:
 
 def _place_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool) -> Any:
     (d,) = dim
-    g, index = kept(g[0], x.shape, dim, keepdim), kept(out[1], x.shape, dim, keepdim)
-    return _zeros(x.shape, g.dtype).scatter(d, index, g)
-
-
-def _zeros(shape: Sequence[int], kind: dtype) -> Any:
-    from rushlight.ops.creation import FULL  # a later family
-
-    return FULL(shape=tuple(shape), value=0, dtype=kind)
+    values, index = g[0], out[1]
+    if keepdim:
+        values, index = values.squeeze(d), index.squeeze(d)
+    return PLACE(values, index, dim=d, count=x.shape[d], ignore_index=-1)
 
 
 def _max_dim_op(name: str, kind: str) -> Op:

@@ -121,7 +121,16 @@ class Op:
 
     def __call__(self, *operands: Any, **attrs: Any) -> Any:
         """Record the operation on tensors and Python numbers."""
-        return recorder.record(self, operands, tuple(attrs[a] for a in self.attrs))
+        if not self.attrs:
+            return recorder.record(self, operands, ())
+        return recorder.record(self, operands, tuple([attrs[a] for a in self.attrs]))
+
+    def __getattr__(self, name: str) -> Any:
+        """`uses` and `uses_out`, found when first asked for: reading bytecode takes time."""
+        if name not in ("uses", "uses_out"):
+            raise AttributeError(name)
+        self.uses_out, self.uses = _names_used(self.vjp)
+        return getattr(self, name)
 
     def __repr__(self) -> str:
         return f"Op({self.name})"
@@ -133,7 +142,7 @@ OPS: dict[str, Op] = {}
 def names_used(vjp: Vjp) -> tuple[bool, tuple[bool, ...] | None]:
     """Which operands a derivative rule reads, so that only those are saved for backward.
 
-    None for the operands means all (a rule with *operands).
+    None for the operands means all (a rule that reads *operands); those past the end are not read.
     """
     signature = list(inspect.signature(vjp).parameters.values())
     code = vjp.__code__
@@ -143,7 +152,7 @@ def names_used(vjp: Vjp) -> tuple[bool, tuple[bool, ...] | None]:
     operands: list[bool] = []
     for parameter in signature[2:]:
         if parameter.kind is parameter.VAR_POSITIONAL:
-            return True if len(signature) <= 1 else out, None
+            return out, None if parameter.name in loaded else tuple(operands)
         if parameter.kind is parameter.KEYWORD_ONLY or parameter.kind is parameter.VAR_KEYWORD:
             break
         operands.append(parameter.name in loaded)

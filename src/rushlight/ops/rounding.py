@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
+import numpy as np
+
 from rushlight import dtype as dt
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import (
@@ -83,8 +85,6 @@ def _frexp_type(x: TensorType) -> tuple[TensorType, TensorType]:
 
 def split_float(x: Any) -> tuple[Any, Any]:
     """Fractions in [0.5, 1) and powers of two (infinities and NaN stay, with 0)."""
-    import numpy as np  # runs on the host
-
     fraction, power = np.frexp(x)
     return fraction, power.astype(np.int32)
 

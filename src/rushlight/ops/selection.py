@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors or numbers
 
+import numpy as np
+
 from rushlight import dtype as dt
-from rushlight import errors
 from rushlight.dtype import finfo
 from rushlight.ops.elementwise import (
     RECORDED,
@@ -18,7 +19,7 @@ from rushlight.ops.elementwise import (
     scaled,
     zeros_of,
 )
-from rushlight.ops.registry import public
+from rushlight.ops.registry import OPS, public
 
 # -- where -------------------------------------------------------------------------------------------
 
@@ -45,18 +46,16 @@ def _where_method(input: Any, condition: Any, other: Any) -> Any:
 # -- the greater and the smaller ---------------------------------------------------------------------------
 
 
-def _extreme_vjp(above: str) -> Any:
-    """The chosen operand gets the gradient; equal (or unordered) ones share it."""
+def _extreme_vjp(name: str) -> Any:
+    """The chosen operand gets the gradient, equal ones a half each, unordered ones all of it."""
 
     def vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
-        first, second = RECORDED.__getattr__(above)(a, b), RECORDED.__getattr__(above)(b, a)
+        beyond = OPS[name]
+        first, second = beyond(a, b), beyond(b, a)
         if g.dtype.is_integral:
             return zeros_of(a), zeros_of(b)
-        half = g * 0.5
-        return (
-            WHERE(first, g, WHERE(second, 0, half)),
-            WHERE(second, g, WHERE(first, 0, half)),
-        )
+        shared = WHERE(RECORDED.eq(a, b), g * 0.5, g)
+        return WHERE(second, 0, shared), WHERE(first, 0, shared)
 
     return vjp
 
@@ -75,9 +74,9 @@ def _ignoring_nan(prim: str) -> Any:
     return lower
 
 
-def _ignoring_vjp(beyond: str) -> Any:
+def _ignoring_vjp(name: str) -> Any:
     def vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
-        first = RECORDED.__getattr__(beyond)(a, b) | RECORDED.ne(b, b)
+        first = OPS[name](a, b) | RECORDED.ne(b, b)
         return WHERE(first, g, 0), WHERE(first, 0, g)
 
     return vjp
@@ -266,19 +265,20 @@ def _nextafter_lower(k: Any, a: Any, b: Any) -> Any:
     return k.nextafter(a, b)
 
 
-def _wide_nextafter_lower(k: Any, a: Any, b: Any) -> Any:
-    """bfloat16 values are float32 values whose last 16 bits are zero: the next one is 2**16 steps
-    away."""
-    made = a * 0 + b * 0
-    return k.host(
-        next_bfloat16, [(made.shape, dt.bfloat16)], k.expand(a, made.shape), k.expand(b, made.shape)
-    )[0]
+def _half_nextafter_lower(k: Any, a: Any, b: Any, kind: dt.dtype) -> Any:
+    shape = (a * 0 + b * 0).shape
+    function = next_bfloat16 if kind is dt.bfloat16 else next_float16
+    return k.host(function, [(shape, kind)], k.expand(a, shape), k.expand(b, shape))[0]
+
+
+def next_float16(a: Any, b: Any) -> Any:
+    """The neighbour of each float16 value of a towards b (float32 arrays)."""
+    return np.nextafter(a.astype(np.float16), b.astype(np.float16)).astype(np.float32)
 
 
 def next_bfloat16(a: Any, b: Any) -> Any:
-    """The neighbour of each bfloat16 value of a towards b (float32 arrays)."""
-    import numpy as np  # runs on the host
-
+    """The neighbour of each bfloat16 value of a towards b: these are float32 values whose last 16
+    bits are zero, so the next one is 2**16 steps away."""
     bits = a.view(np.int32)
     away = (a < b) == (bits >= 0)
     moved = (bits + np.where(away, 0x10000, -0x10000).astype(np.int32)).view(np.float32)
@@ -299,12 +299,11 @@ NEXTAFTER = pointwise(
     accepts=lambda d: d in (dt.float32, dt.float64),
     wanted="float32 or float64",
 )
-NEXTAFTER_BFLOAT16 = pointwise(
-    "nextafter_bfloat16",
-    _wide_nextafter_lower,
-    vjp=_nextafter_vjp,
-    accepts=lambda d: d is dt.bfloat16,
-    wanted="bfloat16",
+NEXTAFTER_HALF = pointwise(
+    "nextafter_half",
+    _half_nextafter_lower,
+    attrs=("kind",),
+    vjp=lambda g, out, a, b, kind: (g, zeros_of(b)),
 )
 
 
@@ -312,8 +311,6 @@ NEXTAFTER_BFLOAT16 = pointwise(
 def nextafter(input: Any, other: Any) -> Any:
     """The next representable number after each element of input towards other."""
     check_tensors("nextafter", input=input, other=other)
-    if input.dtype is dt.bfloat16 and other.dtype is dt.bfloat16:
-        return NEXTAFTER_BFLOAT16(input, other)
-    if input.dtype is dt.float16:
-        raise errors.not_implemented_for("nextafter", input.dtype, "float32 or float64")
+    if input.dtype in (dt.float16, dt.bfloat16) and other.dtype is input.dtype:
+        return NEXTAFTER_HALF(input, other, kind=input.dtype)
     return NEXTAFTER(input, other)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any  # operands are tensors, references or numbers
 
+import numpy as np
+
 from rushlight import config, errors
 from rushlight import dtype as dt
 from rushlight.ops.bessel import host_function
@@ -296,8 +298,6 @@ spherical_bessel_j0 = _special(pointwise("spherical_bessel_j0", _spherical_lower
 
 def polynomial_values(x: Any, n: Any, *, family: str) -> Any:
     """The polynomial of degree n at x, by the family's recurrence (arrays, element by element)."""
-    import numpy as np  # runs on the host
-
     first, rule = _FAMILIES[family]
     n = np.trunc(n)
     wide = x.astype(np.float64)

@@ -14,16 +14,19 @@ import weakref
 from collections.abc import Callable
 from typing import Any  # the Tensor class comes later
 
+import numpy as np
+
 from rushlight import config
-from rushlight.dtype import of_number
+from rushlight.dtype import Category, of_number
 from rushlight.ops.registry import NUMBER_TYPES, Op, TensorType, recorder
 from rushlight.trace import origin
-from rushlight.trace.tape import Accumulate, Node, Saved, impure_epochs
+from rushlight.trace.tape import Accumulate, Node, impure_epochs, next_sequence
 from rushlight.trace.trie import Edge, Operand
 from rushlight.trace.value import Storage, Value
 from rushlight.views import View
 
 _epochs = itertools.count(1)
+_weak = weakref.ref
 MAX_PENDING = 50_000  # positions: a longer trace is flushed by itself
 MAX_EDGES = 400_000  # edges kept in a thread's trie before it starts afresh
 
@@ -101,13 +104,23 @@ class Trace:
 
     def join_number(self, number: Any) -> Value:
         """A Python number as a pending weak 0-d value."""
-        kind = NUMBER_TYPES[of_number(number)]
-        edge = self.step(kind, "number", self.edge.next + 1)
-        if not edge.outs:
+        return self.number_value(self.number_position(number))
+
+    def number_position(self, number: Any) -> int:  # hot
+        """A Python number takes the next position."""
+        kind = _NUMBER_TYPE_OF.get(number.__class__) or _number_type(number)
+        edge = self.edge.children.get(kind)
+        if edge is None:
+            edge = self.step(kind, "number", self.edge.next + 1)
             edge.outs = (kind,)
             edge.first = edge.next - 1
+        self.edge = edge
         self.numbers.append(number)
-        return self.new_value(kind, edge.first)
+        return edge.first
+
+    def number_value(self, position: int) -> Value:
+        """The value of the number that has just joined at `position`."""
+        return self.new_value(self.edge.outs[0], position)
 
     def join_node(self, node: Node) -> None:
         """A gradient node from before this epoch (or a leaf's) gets an index in this trace."""
@@ -157,6 +170,21 @@ class Trace:
                 self.restart()
 
 
+_NUMBER_TYPE_OF = {
+    bool: NUMBER_TYPES[Category.BOOL],
+    int: NUMBER_TYPES[Category.INTEGRAL],
+    float: NUMBER_TYPES[Category.FLOATING],
+    complex: NUMBER_TYPES[Category.COMPLEX],
+}
+
+
+def _number_type(number: Any) -> TensorType:
+    """The type of a number of another class than Python's own; TypeError for what is none."""
+    if not isinstance(number, int | float | complex | np.number | np.bool_):
+        raise TypeError(f"expected a Tensor or a number, but got {type(number).__name__}")
+    return NUMBER_TYPES[of_number(number)]
+
+
 class _Local(threading.local):
     def __init__(self) -> None:
         self.trace = Trace()
@@ -169,66 +197,210 @@ local = _Local()
 
 def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  # hot
     """Follow the edge of this step and return pending tensors for its results."""
+    count = len(operands)
+    if count == 1:
+        return record_one(op, operands[0], attrs)
+    if count == 2:
+        return record_two(op, operands[0], operands[1], attrs)
     trace = local.trace
     epoch = trace.epoch
     tensor_class = hooks.tensor_class
-    grad = config.scopes.grad_enabled and op.is_differentiable
+    grad = op.is_differentiable and config.scopes.grad_enabled
     key: list[Any] = [op, attrs]
     held: list[Value] = []
     needs = False
     for x in operands:
+        index = -1
+        view = None
         if isinstance(x, tensor_class):
             value = x._storage.value
+            view = x._view
             if value.epoch != epoch:
                 trace.join(value)
-            index = -1
             if grad:
-                node = x._node
-                base = x._base
-                if base is not None and base._rebased != x._seen:
-                    node = hooks.current_node(x)
+                node = x._node if x._base is None else hooks.current_node(x)
                 if node is not None:
                     if node.epoch != epoch:
                         trace.join_node(node)
                     index = node.index
                     needs = True
-            key += (value.position, x._view, index)
         else:
             value = trace.join_number(x)
-            key += (value.position, None, -1)
+        key += (value.position, view, index)
         held.append(value)
-    parent = trace.edge
-    found = parent.children.get(tuple(key))
-    if found is None:
-        found = _miss(trace, op, operands, attrs, key)
-    trace.edge = found
-    outs = found.outs
-    if len(outs) == 1:
-        position = found.first
-        type = outs[0]
-        value = Value(type)
-        value.epoch, value.position, value.trace = epoch, position, trace
-        trace.live.append(weakref.ref(value))
-        result = make_tensor(tensor_class, Storage(value), type)
-        if needs:
-            result._node = record_node(trace, op, operands, attrs, held, (value,), outs)
-        if found.next > MAX_PENDING:
-            trace.flush()
-        return result
-    values = [trace.new_value(t, found.first + i) for i, t in enumerate(outs)]
-    results = tuple(
-        make_tensor(tensor_class, Storage(v), t) for v, t in zip(values, outs, strict=True)
-    )
+    whole_key = tuple(key)
+    edge = trace.edge.children.get(whole_key)
+    if edge is None:
+        edge = _miss(trace, op, operands, attrs, whole_key)
+    trace.edge = edge
+    node = None
     if needs:
-        node = record_node(trace, op, operands, attrs, held, tuple(values), outs)
-        for i, result in enumerate(results):
-            if result.dtype.is_floating_point or result.dtype.is_complex:
-                result._node = node
-                result._output = i
-    return results
+        pairs = tuple(
+            (x._node, x._output) if isinstance(x, tensor_class) else _NOWHERE for x in operands
+        )
+        kept = tuple([v if k else None for v, k in zip(held, edge.keeps, strict=True)])
+        node = _node(trace, edge, pairs, kept)
+    return _result(trace, edge, node) if edge.out is not None else _results(trace, edge, node)
+
+
+def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
+    """`record` of one operand."""
+    if not isinstance(x, hooks.tensor_class):
+        x = number_tensor(x)
+    trace = local.trace
+    epoch = trace.epoch
+    value = x._storage.value
+    if value.epoch != epoch:
+        trace.join(value)
+    node = None
+    if op.is_differentiable and config.scopes.grad_enabled:
+        source = x._node if x._base is None else hooks.current_node(x)
+        if source is not None:
+            if source.epoch != epoch:
+                trace.join_node(source)
+            key = (op, attrs, value.position, x._view, source.index)
+            edge = trace.edge.children.get(key)
+            if edge is None:
+                edge = _miss(trace, op, (x,), attrs, key)
+            trace.edge = edge
+            kept = (value,) if edge.keeps[0] else _NONE_KEPT
+            node = _node(trace, edge, ((source, x._output),), kept)
+            return _result(trace, edge, node) if edge.out is not None else _results(trace, edge, node)
+    key = (op, attrs, value.position, x._view, -1)
+    edge = trace.edge.children.get(key)
+    if edge is None:
+        edge = _miss(trace, op, (x,), attrs, key)
+    trace.edge = edge
+    return _result(trace, edge, None) if edge.out is not None else _results(trace, edge, None)
+
+
+def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
+    """`record` of two operands."""
+    trace = local.trace
+    epoch = trace.epoch
+    tensor_class = hooks.tensor_class
+    grad = op.is_differentiable and config.scopes.grad_enabled
+    value_a = value_b = node_a = node_b = view_a = view_b = None
+    index_a = index_b = -1
+    if isinstance(a, tensor_class):
+        value_a = a._storage.value
+        view_a = a._view
+        if value_a.epoch != epoch:
+            trace.join(value_a)
+        place_a = value_a.position
+        if grad:
+            node_a = a._node if a._base is None else hooks.current_node(a)
+            if node_a is not None:
+                if node_a.epoch != epoch:
+                    trace.join_node(node_a)
+                index_a = node_a.index
+    else:
+        place_a = trace.number_position(a)
+    if isinstance(b, tensor_class):
+        value_b = b._storage.value
+        view_b = b._view
+        if value_b.epoch != epoch:
+            trace.join(value_b)
+        place_b = value_b.position
+        if grad:
+            node_b = b._node if b._base is None else hooks.current_node(b)
+            if node_b is not None:
+                if node_b.epoch != epoch:
+                    trace.join_node(node_b)
+                index_b = node_b.index
+    else:
+        place_b = trace.number_position(b)
+    key = (op, attrs, place_a, view_a, index_a, place_b, view_b, index_b)
+    edge = trace.edge.children.get(key)
+    if edge is None:
+        edge = _miss(trace, op, (a, b), attrs, key)
+    trace.edge = edge
+    node = None
+    if node_a is not None or node_b is not None:
+        keeps_a, keeps_b = edge.keeps
+        if not keeps_a:
+            value_a = None
+        elif value_a is None:
+            value_a = trace.new_value(edge.operands[0].type, place_a)
+        if not keeps_b:
+            value_b = None
+        elif value_b is None:
+            value_b = trace.new_value(edge.operands[1].type, place_b)
+        pair_a = (node_a, a._output) if node_a is not None else _NOWHERE
+        pair_b = (node_b, b._output) if node_b is not None else _NOWHERE
+        node = _node(trace, edge, (pair_a, pair_b), (value_a, value_b))
+    return _result(trace, edge, node) if edge.out is not None else _results(trace, edge, node)
 
 
 recorder.record = record
+_NOWHERE = (None, 0)
+_NONE_KEPT = (None,)
+_new = object.__new__
+
+
+def _node(
+    trace: Trace, edge: Edge, pairs: tuple[Any, ...], values: tuple[Value | None, ...]
+) -> Node:  # hot
+    """The gradient node of a step that is being recorded."""
+    node: Node = _new(Node)
+    node.edge = edge
+    node.op = edge.op
+    node.attrs = edge.attrs
+    node.next = pairs
+    node.values = values
+    node.outs = ()
+    node.out_types = edge.outs
+    node.sequence = next_sequence()
+    nodes = trace.nodes
+    node.epoch = trace.epoch
+    node.index = len(nodes)
+    nodes.append(node)
+    return node
+
+
+def _result(trace: Trace, edge: Edge, node: Node | None) -> Any:  # hot
+    """The pending tensor of a step with one result."""
+    type = edge.out
+    value: Value = _new(Value)
+    value.type = type  # type: ignore[assignment] - not None: the caller looked
+    value.buffer = None
+    value.claimed = False
+    value.epoch = trace.epoch
+    value.position = edge.first
+    value.trace = trace
+    trace.live.append(_weak(value))
+    storage: Storage = _new(Storage)
+    storage.value = value
+    t = _new(hooks.tensor_class)
+    t._storage = storage
+    t._shape = type.shape  # type: ignore[union-attr]
+    t._strides = type.strides  # type: ignore[union-attr]
+    t._offset = 0
+    t.dtype = type.dtype  # type: ignore[union-attr]
+    t._view = None
+    t._output = 0
+    t._grad = None
+    t._base = None
+    t._rebased = 0
+    t._node = node
+    if node is not None and edge.op.uses_out:  # type: ignore[union-attr]
+        node.outs = (value,)
+    return t
+
+
+def _results(trace: Trace, edge: Edge, node: Node | None) -> Any:
+    """The pending tensors of a step with several results, or of the last step of a long trace."""
+    values = [trace.new_value(t, edge.first + i) for i, t in enumerate(edge.outs)]
+    cls = hooks.tensor_class
+    results = tuple([make_tensor(cls, Storage(v), v.type) for v in values])
+    if node is not None:
+        node.outs = tuple(values) if edge.op.uses_out else ()  # type: ignore[union-attr]
+        for i, result in enumerate(results):
+            if result.dtype.is_floating_point or result.dtype.is_complex:
+                result._node, result._output = node, i
+    if edge.next > MAX_PENDING:
+        trace.flush()
+    return results if len(results) != 1 else results[0]
 
 
 def make_tensor(cls: type[Any], storage: Storage, type: TensorType) -> Any:  # hot
@@ -248,39 +420,6 @@ def make_tensor(cls: type[Any], storage: Storage, type: TensorType) -> Any:  # h
     return t
 
 
-def record_node(
-    trace: Trace,
-    op: Op,
-    operands: tuple[Any, ...],
-    attrs: tuple[Any, ...],
-    values: list[Value],
-    outs: tuple[Value, ...],
-    types: tuple[TensorType, ...],
-) -> Node:  # hot
-    """The gradient node of a step that was just recorded."""
-    tensor_class = hooks.tensor_class
-    after: list[tuple[Node | None, int]] = []
-    saved: list[Saved] = []
-    for x, value in zip(operands, values, strict=True):
-        if isinstance(x, tensor_class):
-            after.append((x._node, x._output))
-            saved.append((value, x._view, x._shape, x.dtype))
-        else:
-            after.append((None, 0))
-            saved.append((value, None, (), value.type.dtype))
-    uses = op.uses
-    if uses is not None:
-        for i, is_used in enumerate(uses):
-            if not is_used and i < len(saved):
-                saved[i] = (None, *saved[i][1:])
-    node = Node(op, attrs, tuple(after))
-    node.saved = tuple(saved)
-    node.outs = outs if op.uses_out else ()
-    node.out_types = types
-    trace.add_node(node)
-    return node
-
-
 def _operand_type(x: Any) -> TensorType:
     value_type: TensorType = x._storage.value.type
     if value_type.weak:
@@ -289,7 +428,7 @@ def _operand_type(x: Any) -> TensorType:
 
 
 def _miss(
-    trace: Trace, op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...], key: list[Any]
+    trace: Trace, op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...], key: tuple[Any, ...]
 ) -> Edge:
     """The first time a step is taken here: run the type rule (on the user's line) and make an edge."""
     described = []
@@ -298,7 +437,7 @@ def _miss(
         if isinstance(x, hooks.tensor_class):
             described.append(Operand(position, view, _operand_type(x)))
         else:
-            described.append(Operand(position, None, NUMBER_TYPES[of_number(x)]))
+            described.append(Operand(position, None, _number_type(x)))
     named = dict(zip(op.attrs, attrs, strict=True))
     outs = op.type(*(o.type for o in described), **named)
     parent = trace.edge
@@ -307,7 +446,11 @@ def _miss(
     edge.outs = outs if isinstance(outs, tuple) else (outs,)
     edge.next = parent.next + len(edge.outs)
     edge.where, edge.label = origin.of_caller()
-    parent.children[tuple(key)] = edge
+    if len(edge.outs) == 1 and edge.next <= MAX_PENDING:
+        edge.out = edge.outs[0]
+    uses = op.uses or (True,) * len(described)
+    edge.keeps = tuple(i >= len(uses) or uses[i] for i in range(len(described)))
+    parent.children[key] = edge
     trace.edges += 1
     return edge
 
@@ -343,6 +486,8 @@ def write_storage(trace: Trace, storage: Storage, value: Value) -> None:
         storage.buffer = old.buffer
         old.claimed = True
     if old.buffer is not None and storage.buffer is old.buffer:
+        if old.epoch != trace.epoch:  # overwritten without having been read
+            trace.join(old)
         trace.mutated.append((weakref.ref(storage), weakref.ref(old), old.position))
     storage.value = value
     storage.version += 1

@@ -19,16 +19,39 @@ Saved = tuple[
 ]  # an operand; no Value where none is needed
 
 
-class Node:
+class _Rare:
+    """What few nodes have: found on the class until a node gets its own."""
+
+    __slots__ = ()
+
+    hooks: dict[int, Callable[..., Any]] | None = None  # after the node's rule
+    prehooks: Any = None  # on gradients of its results: {output: {id: hook}}
+    post_hooks: Any = None
+    freed = False
+
+
+class Node(_Rare):
     """What PyTorch calls `grad_fn`: how to take the gradient of results to operands.
 
-    Operands are saved as Values and not as tensors, so that later in-place writes cannot corrupt them.
+    Operands are saved as Values and not as tensors, so that later in-place writes cannot corrupt them. The recorder
+    fills the fields itself (see `record`), so they are few.
     """
 
     __slots__ = (
-        "__weakref__", "attrs", "epoch", "freed", "hooks", "index", "metadata", "next", "op",
-        "out_types", "outs", "post_hooks", "prehooks", "saved", "sequence",
+        "__dict__", "__weakref__", "attrs", "edge", "epoch", "index", "next", "op", "out_types",
+        "outs", "sequence", "values",
     )  # fmt: skip
+
+    op: Op | None
+    attrs: tuple[Any, ...]
+    next: tuple[tuple[Node | None, int], ...]  # (node | None, output number) for each operand
+    edge: Any  # the recorded step, which knows how operands were read; or none
+    values: tuple[Value | None, ...]  # of the operands that the derivative rule reads
+    outs: tuple[Value | None, ...]
+    out_types: tuple[TensorType, ...]
+    epoch: int
+    index: int
+    sequence: int
 
     def __init__(
         self,
@@ -38,18 +61,34 @@ class Node:
     ) -> None:
         self.op = op
         self.attrs = attrs
-        self.next = next  # (node | None, output number) for each operand
-        self.saved: tuple[Saved, ...] = ()
-        self.outs: tuple[Value | None, ...] = ()
-        self.out_types: tuple[TensorType, ...] = ()
+        self.next = next
+        self.edge = None
+        self.values = ()
+        self.outs = ()
+        self.out_types = ()
         self.epoch = -1
         self.index = -1
-        self.freed = False
-        self.hooks: dict[int, Callable[..., Any]] | None = None  # after the node's rule
-        self.prehooks: Any = None  # on gradients of its results: {output: {id: hook}}
-        self.post_hooks: Any = None
-        self.metadata: dict[str, Any] = {}
         self.sequence = next_sequence()
+
+    @property
+    def saved(self) -> tuple[Saved, ...]:
+        """The operands, as far as they were saved."""
+        if self.edge is None:
+            return self.__dict__.get("saved_operands", ())  # type: ignore[no-any-return]
+        return tuple(
+            (value, o.view, o.type.shape, o.type.dtype)
+            for value, o in zip(self.values, self.edge.operands, strict=True)
+        )
+
+    @saved.setter
+    def saved(self, operands: tuple[Saved, ...]) -> None:
+        self.edge = None
+        self.__dict__["saved_operands"] = operands
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Notes about the node (PyTorch's; anomaly mode and custom functions use it)."""
+        return self.__dict__.setdefault("notes", {})  # type: ignore[no-any-return]
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
@@ -67,7 +106,9 @@ class Node:
     def free(self) -> None:
         """Drop what was saved; using the node again raises."""
         self.freed = True
-        self.saved = self.outs = ()
+        self.edge = None
+        self.values = self.outs = ()
+        self.__dict__.pop("saved_operands", None)
 
     def check_alive(self) -> None:
         if self.freed:
@@ -118,8 +159,7 @@ class Accumulate(Node):
         return bool(self.hooks or self.prehooks or self.post_hooks or self.accumulate_hooks)
 
 
-def next_sequence() -> int:
-    return next(_sequence)
+next_sequence: Callable[[], int] = _sequence.__next__
 
 
 impure_epochs: set[int] = set()  # epochs in which a hook was added to a recorded node

@@ -24,8 +24,8 @@ class Edge:
     """
 
     __slots__ = (
-        "attrs", "children", "first", "kind", "label", "memos", "next", "op", "operands",
-        "outs", "parent", "programs", "where",
+        "attrs", "children", "first", "keeps", "kind", "label", "memos", "next", "op", "operands",
+        "out", "outs", "parent", "programs", "where",
     )  # fmt: skip
 
     def __init__(self, parent: Edge | None, kind: str, next: int) -> None:
@@ -36,6 +36,8 @@ class Edge:
         self.attrs: tuple[Any, ...] = ()
         self.operands: tuple[Operand, ...] = ()
         self.outs: tuple[TensorType, ...] = ()
+        self.out: TensorType | None = None  # the only result, where nothing more is to be done
+        self.keeps: tuple[bool, ...] = ()  # which operands a gradient node saves
         self.first = next
         self.next = next
         self.programs: dict[Any, Any] | None = None

@@ -15,26 +15,19 @@ from rushlight.ops.registry import TensorType
 class Value:
     """One result: `position` in the trace `trace` while `epoch` is that trace's; `buffer` once
     it is real. `error` is set instead when the flush that should have made it failed. `claimed`: a
-    storage that was written to has taken the buffer as its own.
-    """
+    storage that was written to has taken the buffer as its own."""
 
     __slots__ = (
-        "__weakref__",
-        "buffer",
-        "claimed",
-        "epoch",
-        "error",
-        "position",
-        "trace",
-        "type",
-    )
+        "__dict__", "__weakref__", "buffer", "claimed", "epoch", "position", "trace", "type",
+    )  # fmt: skip
 
     type: TensorType
     position: int
     epoch: int
     trace: Any
     buffer: Any
-    error: BaseException | None
+    claimed: bool
+    error: BaseException | None = None  # rare, so only the class has it until one is set
 
     def __init__(self, type: TensorType, buffer: Any = None) -> None:
         self.type = type
@@ -43,17 +36,17 @@ class Value:
         self.epoch = -1
         self.position = -1
         self.trace = None
-        self.error = None
 
 
 class Storage:
-    """Memory that tensors share. `owner` is a foreign array (NumPy) whose memory it is."""
+    """Memory that tensors share. What only few storages have is on the class until then."""
 
-    __slots__ = ("__weakref__", "buffer", "exports", "owner", "value", "version")
+    __slots__ = ("__dict__", "__weakref__", "value")
+
+    buffer: Any = None  # the memory kept for life, from the first write on
+    owner: Any = None  # the foreign array (NumPy) whose memory it is
+    exports: Any = None  # weak references to arrays given out by numpy()
+    version = 0
 
     def __init__(self, value: Value) -> None:
         self.value = value
-        self.buffer: Any = None  # the memory kept for life, from the first write on
-        self.owner: Any = None
-        self.exports: Any = None  # weak references to arrays given out by numpy()
-        self.version = 0

@@ -48,12 +48,10 @@ ERFCX = (
 # fmt: on
 
 
-@vector_function("erf", ulp=(1.25, 1.25))
+@vector_function("erf", ulp=(1.25, 1.0))
 def erf(x: Value) -> Value:
     """x times a polynomial near zero; beyond, 1 - erfc."""
-    a = abs(x)
-    square = x * x
-    small = fma(x, polynomial(square, ERF_SMALL[x.kind]), x)
+    a, small = abs(x), _erf_small(x)
     if x.kind == "f32":
         limited = clamp_above(a, 4.0)
         large = 1.0 - call("exp", polynomial(limited, LOG_ERFC))
@@ -62,13 +60,19 @@ def erf(x: Value) -> Value:
     return copysign(select(a < 0.84, small, large), x)
 
 
-@vector_function("erfc", ulp=(1.0, 2.5))
+def _erf_small(x: Value) -> Value:
+    return fma(x, polynomial(x * x, ERF_SMALL[x.kind]), x)
+
+
+@vector_function("erfc", ulp=(0.55, 2.0))
 def erfc(x: Value) -> Value:
-    """exp(-x^2) times one polynomial for all positive x; 2 minus that for negative."""
+    """1 - erf up to 1/2; beyond, exp(-x^2) times one polynomial, or 2 minus that."""
     if x.kind == "f32":
         return call("erfc", x.convert("f64")).convert("f32")
-    positive = _erfc_positive(clamp_above(abs(x), 27.5))
-    return select(x < 0.0, 2.0 - positive, positive)
+    a = abs(x)
+    positive = _erfc_positive(clamp_above(a, 27.5))
+    out = select(x < 0.0, 2.0 - positive, positive)
+    return select(a < 0.5, 1.0 - _erf_small(x), out)
 
 
 def _erfc_positive(x: Value) -> Value:

@@ -117,8 +117,7 @@ def exp(x: Value) -> Value:
     high, low = LN2[x.kind]
     n, n_int = nearest(x * LOG2_E)
     r = fma(n, -low, fma(n, -high, x))
-    e = 1.0 + fma(r * r, polynomial(r, EXP_TAIL[x.kind]), r)
-    return scale(e, n_int)
+    return scale(polynomial(r, (1.0, 1.0, *EXP_TAIL[x.kind])), n_int)
 
 
 @vector_function("exp2", ulp=(1.0, 1.0))

@@ -115,13 +115,13 @@ def log1p(x: Value) -> Value:
     return select(x < -1.0, float("nan"), out)
 
 
-@vector_function("log2", ulp=(1.25, 1.0))
+@vector_function("log2", ulp=(1.125, 1.125))
 def log2(x: Value) -> Value:
     f, e = split(x)
     return finish(x, _other_base(f, e, LOG2_E[x.kind]))
 
 
-@vector_function("log10", ulp=(1.0, 1.0))
+@vector_function("log10", ulp=(1.125, 1.0))
 def log10(x: Value) -> Value:
     f, e = split(x)
     high, low = LOG10_2_SHORT[x.kind]

@@ -1,0 +1,466 @@
+"""From one dtype, place or memory to another: `to`, `type`, copies, fills, and storage surgery."""
+
+from __future__ import annotations
+
+from typing import Any  # `to` takes dtypes, devices and tensors
+
+from rushlight import dtype as dt
+from rushlight import errors, views
+from rushlight.device import check_usable, device
+from rushlight.dtype import dtype
+from rushlight.ops.creation import FILL, FULL, sizes_of
+from rushlight.ops.elementwise import CAST, CLONE
+from rushlight.ops.movement import AS_STRIDED, take_view
+from rushlight.ops.rearrange import constant_pad
+from rushlight.ops.registry import TensorType, public, recorder
+from rushlight.views import View
+
+# -- memory formats ----------------------------------------------------------------------------------------
+
+_CHANNELS_LAST = {"channels_last": (4, (0, 2, 3, 1)), "channels_last_3d": (5, (0, 2, 3, 4, 1))}
+
+
+def _format_name(memory_format: Any) -> str:
+    return "contiguous" if memory_format is None else str(memory_format).rpartition(".")[2]
+
+
+@public("Tensor")
+def contiguous(input: Any, memory_format: Any = None) -> Any:
+    """The tensor itself if its elements lie in order in memory, otherwise a copy that does."""
+    if _format_name(memory_format) not in _CHANNELS_LAST:
+        return input if input.is_contiguous() else CLONE(input)
+    if input.is_contiguous(memory_format=memory_format):
+        return input
+    return _cloned_as(input, memory_format)
+
+
+@public("torch", "Tensor")
+def clone(input: Any, *, memory_format: Any = None) -> Any:
+    """A copy with memory of its own, through which gradients flow."""
+    if _format_name(memory_format) not in _CHANNELS_LAST:
+        return CLONE(input)
+    return _cloned_as(input, memory_format)
+
+
+def _cloned_as(x: Any, memory_format: Any) -> Any:
+    ndim, order = _CHANNELS_LAST[_format_name(memory_format)]
+    if x.ndim != ndim:
+        raise RuntimeError(f"required rank {ndim} tensor to use {memory_format} format")
+    return CLONE(x.permute(order)).permute([order.index(d) for d in range(ndim)])
+
+
+# -- conversion --------------------------------------------------------------------------------------------
+
+
+def _target(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[dtype | None, bool, Any]:
+    """(dtype, copy, memory format) from the many forms of `to`; raises for absent devices."""
+    kind: dtype | None = named.pop("dtype", None)
+    place = named.pop("device", None)
+    copy = named.pop("copy", False)
+    named.pop("non_blocking", None)
+    memory_format = named.pop("memory_format", None)
+    other = named.pop("other", None)
+    if named:
+        raise TypeError(f"to() received an unexpected keyword argument: {next(iter(named))!r}")
+    rest = [] if other is None else [other]
+    flags = []
+    for arg in (*args, *rest):
+        if isinstance(arg, dtype):
+            kind = arg
+        elif isinstance(arg, bool):
+            flags.append(arg)
+        elif isinstance(arg, str | device | int):
+            place = arg
+        elif hasattr(arg, "_storage"):
+            kind = arg.dtype
+        elif arg is not None:
+            raise TypeError(
+                f"to() received an invalid combination of arguments - got ({type(arg).__name__})"
+            )
+    if len(flags) > 1:
+        copy = flags[1]
+    if place is not None:
+        check_usable(place)
+    return kind, copy, memory_format
+
+
+@public("Tensor")
+def to(input: Any, *args: Any, **named: Any) -> Any:
+    """The tensor with another dtype or on another device; itself if nothing changes.
+
+    >>> import rushlight as torch
+    >>> torch.tensor([1.7, -1.7]).to(torch.int64)
+    tensor([ 1, -1])
+    """
+    kind, copy, memory_format = _target(args, named)
+    out = input
+    if kind is not None and kind is not input.dtype:
+        out = CAST(input, dtype=kind)
+    elif copy:
+        out = CLONE(input)
+    if _format_name(memory_format) in _CHANNELS_LAST:
+        out = contiguous(out, memory_format)
+    return out
+
+
+def _conversion(name: str, kind: dtype) -> None:
+    def method(input: Any, memory_format: Any = None) -> Any:
+        return input if input.dtype is kind else CAST(input, dtype=kind)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"The tensor as {kind!r}."
+    public("Tensor", name=name)(method)
+
+
+for _name, _kind in {
+    **dt.ALIASES, "bfloat16": dt.bfloat16, "char": dt.int8, "byte": dt.uint8, "bool": dt.bool_,
+}.items():  # fmt: skip
+    _conversion(_name, _kind)
+
+
+@public("Tensor")
+def type_as(input: Any, other: Any) -> Any:
+    """The tensor in the dtype of another."""
+    return to(input, other.dtype)
+
+
+TYPE_NAMES = {
+    "FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16,
+    "BFloat16Tensor": dt.bfloat16, "ByteTensor": dt.uint8, "CharTensor": dt.int8,
+    "ShortTensor": dt.int16, "IntTensor": dt.int32, "LongTensor": dt.int64, "BoolTensor": dt.bool_,
+    "ComplexFloatTensor": dt.complex64, "ComplexDoubleTensor": dt.complex128,
+}  # fmt: skip
+_TYPE_OF = {kind: name for name, kind in TYPE_NAMES.items()}
+
+
+def dtype_named(wanted: Any) -> dtype:
+    """The dtype meant by a dtype, a typed tensor class, or a name such as 'torch.LongTensor'."""
+    if isinstance(wanted, dtype):
+        return wanted
+    name = wanted if isinstance(wanted, str) else getattr(wanted, "__name__", "")
+    found = TYPE_NAMES.get(name.rpartition(".")[2])
+    if found is None:
+        raise ValueError(f"invalid type: {wanted!r}")
+    return found
+
+
+@public("Tensor", name="type")
+def type_method(input: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The type's name ('torch.FloatTensor'), or the tensor as another type."""
+    if dtype is None:
+        return f"torch.{_TYPE_OF[input.dtype]}"
+    return to(input, dtype_named(dtype))
+
+
+@public("Tensor")
+def cpu(input: Any, memory_format: Any = None) -> Any:
+    """The tensor in main memory, where it is."""
+    return input
+
+
+@public("Tensor")
+def cuda(
+    input: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+) -> Any:
+    """The tensor on a GPU: this build has none, and says so."""
+    check_usable("cuda" if device is None else device)
+    return input
+
+
+@public("Tensor")
+def pin_memory(input: Any, device: Any = None) -> Any:
+    """Page-locked memory speeds up copies to a GPU; without one there is nothing to do."""
+    return input
+
+
+@public("Tensor", name="share_memory_")
+def share_memory_(input: Any) -> Any:
+    """The tensor itself (memory is shared between threads anyway)."""
+    return input
+
+
+def view_as_dtype(x: Any, kind: dtype) -> Any:
+    """The same bytes as elements of another dtype; writes to either are seen by both."""
+    from rushlight.tensor import Tensor, realised  # ops come before tensors
+    from rushlight.trace.record import make_tensor, set_view  # as above
+    from rushlight.trace.value import Storage, Value  # as above
+
+    if kind is x.dtype:
+        return x.view(x._shape)
+    view = _retyped(x, kind)
+    buffer = realised(x._storage)
+    x._storage.buffer = buffer
+    x._storage.value.claimed = True
+    count = x._storage.value.type.nbytes // kind.itemsize
+    value = Value(TensorType((count,), kind), buffer)
+    value.claimed = True
+    alias = Storage(value)
+    alias.buffer, alias.owner = buffer, x._storage
+    x._storage.exports = True  # every write is carried out at once, for the alias to see
+    out = make_tensor(Tensor, alias, value.type)
+    set_view(out, view)
+    return out
+
+
+def _retyped(x: Any, kind: dtype) -> View:
+    own, new = x.dtype.itemsize, kind.itemsize
+    shape, strides, offset = list(x._shape), list(x._strides), x._offset
+    if own == new:
+        return View(tuple(shape), tuple(strides), offset)
+    if not shape:
+        raise RuntimeError(
+            f"self.dim() cannot be 0 to view {x.dtype!r} as {kind!r} (different element sizes)"
+        )
+    if strides[-1] != 1 and shape[-1] != 1:
+        raise RuntimeError(
+            f"view: self.stride(-1) must be 1 to view {x.dtype!r} as {kind!r}, but got {strides[-1]}"
+        )
+    steps = [s * own for s in strides[:-1]] + [offset * own, shape[-1] * own]
+    if any(s % new for s in steps):
+        raise RuntimeError(
+            f"view: sizes, strides and offset of {errors.shape_text(shape)} must be divisible by "
+            f"{new} bytes to view {x.dtype!r} as {kind!r}"
+        )
+    whole = [s * own // new for s in strides[:-1]]
+    return View((*shape[:-1], shape[-1] * own // new), (*whole, 1), offset * own // new)
+
+
+# -- contents ----------------------------------------------------------------------------------------------
+
+
+@public("Tensor", name="copy_")
+def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
+    """Take the elements of `src`, broadcast and converted."""
+    if not hasattr(src, "_storage"):
+        if not isinstance(src, int | float | complex):
+            raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
+        src = FILL(src, shape=(), dtype=input.dtype)
+    if src is input:
+        return input
+    return recorder.write(input, src, "copy_")
+
+
+@public("Tensor", name="fill_")
+def fill_(input: Any, value: Any) -> Any:
+    """Set every element to one value."""
+    if hasattr(value, "ndim") and value.ndim:
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
+            f"dimensions."
+        )
+    return recorder.write(input, FILL(value, shape=input._shape, dtype=input.dtype), "fill_")
+
+
+@public("torch", name="fill")
+def fill(input: Any, value: Any) -> Any:
+    """One value in the shape and dtype of `input`."""
+    return FILL(value, shape=input._shape, dtype=input.dtype)
+
+
+@public("Tensor", "torch", name="zero_")
+def zero_(input: Any) -> Any:
+    """Set every element to zero."""
+    return recorder.write(input, FULL(shape=input._shape, value=0, dtype=input.dtype), "zero_")
+
+
+@public("Tensor", name="fill_diagonal_")
+def fill_diagonal_(input: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """Set the main diagonal; `wrap` starts it again below a square of a tall matrix."""
+    if input.ndim < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if input.ndim > 2 and len(set(input._shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    least = min(input._shape)
+    place = take_view(
+        AS_STRIDED, input, shape=(least,), strides=(sum(input._strides),), offset=input._offset
+    )
+    fill_(place, fill_value)
+    rows, columns = input._shape[:2]
+    if wrap and input.ndim == 2 and rows > columns + 1:
+        fill_diagonal_(input[columns + 1 :], fill_value, wrap)
+    return input
+
+
+@public("Tensor", name="apply_")
+def apply_(input: Any, callable: Any) -> Any:
+    """Replace every element by what a Python function makes of it."""
+    values = [callable(v) for v in input._numbers().reshape(-1).tolist()]
+    return copy_(input, _like(input, values))
+
+
+@public("Tensor", name="map_")
+def map_(input: Any, tensor: Any, callable: Any) -> Any:
+    """Replace every element by what a Python function makes of it and another tensor's."""
+    other = tensor.expand(input._shape)
+    pairs = zip(input._numbers().ravel().tolist(), other._numbers().ravel().tolist(), strict=True)
+    return copy_(input, _like(input, [callable(a, b) for a, b in pairs]))
+
+
+def _like(x: Any, values: list[Any]) -> Any:
+    from rushlight.tensor import tensor  # ops come before tensors
+
+    return tensor(values, dtype=x.dtype).reshape(x._shape)
+
+
+# -- handles and storages ----------------------------------------------------------------------------------
+
+
+@public("Tensor", name="resize_")
+def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
+    """Another shape over the same memory, which grows if it must (new elements are zero)."""
+    from rushlight.trace.record import set_view  # ops come before tensors
+
+    shape = sizes_of(sizes)
+    if input.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    own = input._storage.value.type
+    needed = input._offset + views.numel(shape)
+    if needed > own.numel:
+        _grow(input, needed)
+    set_view(input, View(shape, views.contiguous_strides(shape), input._offset))
+    return input
+
+
+def _grow(x: Any, count: int) -> None:
+    natural = x.detach()
+    own = x._storage.value.type
+    flat = take_view(AS_STRIDED, natural, shape=(own.numel,), strides=(1,), offset=0)
+    x._storage = constant_pad(flat, (0,), (count - own.numel,))._storage
+    x._base = None
+
+
+@public("Tensor", name="resize_as_")
+def resize_as_(input: Any, the_template: Any, memory_format: Any = None) -> Any:
+    """The shape of another tensor over the same memory."""
+    return resize_(input, the_template._shape)
+
+
+@public("Tensor", name="set_")
+def set_(
+    input: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Any:
+    """Become a view of the memory of another tensor or storage."""
+    from rushlight.trace.record import set_view  # ops come before tensors
+
+    if source is None:
+        made = FULL(shape=(0,), value=0, dtype=input.dtype)
+        input._storage = made._storage
+        set_view(input, View((0,), (1,), 0))
+        return input
+    kind = getattr(source, "dtype", input.dtype)
+    if kind is not input.dtype:
+        raise RuntimeError(f"set_: could not set a tensor of {input.dtype!r} to one of {kind!r}")
+    input._storage = source._storage
+    input._base = None
+    if size is None and hasattr(source, "_shape"):
+        view = View(source._shape, source._strides, source._offset)
+    else:
+        count = source._storage.value.type.numel
+        shape = (count,) if size is None else sizes_of((size,))
+        strides = views.contiguous_strides(shape) if stride is None else sizes_of((stride,))
+        view = View(shape, strides, storage_offset)
+    set_view(input, view)
+    return input
+
+
+@public("Tensor")
+def is_set_to(input: Any, tensor: Any) -> bool:
+    """Whether two tensors are the same view of the same memory."""
+    return (
+        input._storage is tensor._storage
+        and input._shape == tensor._shape
+        and input._strides == tensor._strides
+        and input._offset == tensor._offset
+    )
+
+
+@public("torch", "Tensor")
+def is_same_size(input: Any, other: Any) -> bool:
+    """Whether two tensors have one shape."""
+    return bool(input._shape == other._shape)
+
+
+@public("Tensor")
+def untyped_storage(input: Any) -> Any:
+    """The bytes under this tensor."""
+    from rushlight.storage import UntypedStorage  # storages come after ops
+
+    return UntypedStorage._of(input)
+
+
+@public("Tensor", name="storage")
+def typed_storage(input: Any) -> Any:
+    """The elements under this tensor."""
+    from rushlight.storage import TypedStorage  # storages come after ops
+
+    return TypedStorage._of(input)
+
+
+@public("torch")
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a tensor."""
+    from rushlight.tensor import Tensor  # ops come before tensors
+
+    return isinstance(obj, Tensor)
+
+
+@public("torch")
+def is_storage(obj: Any) -> bool:
+    """Whether an object is a storage."""
+    from rushlight.storage import TypedStorage, UntypedStorage  # storages come after ops
+
+    return isinstance(obj, TypedStorage | UntypedStorage)
+
+
+@public("torch")
+def numel(input: Any) -> int:
+    """The number of elements."""
+    return int(input.numel())
+
+
+def _fact(name: str) -> None:
+    def function(input: Any) -> bool:
+        return bool(getattr(input, name)())
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`Tensor.{name}` as a function."
+    public("torch", name=name)(function)
+
+
+for _name in ("is_floating_point", "is_complex", "is_inference"):
+    _fact(_name)
+
+
+@public("torch", "Tensor")
+def is_nonzero(input: Any) -> bool:
+    """Whether the one element is not zero."""
+    if input.numel() != 1:
+        raise RuntimeError(
+            f"Boolean value of Tensor with {'no' if not input.numel() else 'more than one'} "
+            f"value{'s' if not input.numel() else ''} is ambiguous"
+        )
+    return bool(input.item())
+
+
+@public("torch")
+def detach(input: Any) -> Any:
+    """The same memory without gradient history."""
+    return input.detach()
+
+
+@public("torch")
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The dtype that arithmetic on two operands (tensors or numbers) gives."""
+    from rushlight import config  # the default dtype
+
+    standings = []
+    for x in (tensor1, tensor2):
+        if hasattr(x, "_storage"):
+            standings.append(dt.Standing(x.dtype, 2 if x._shape else 1))
+        else:
+            number = {0: dt.bool_, 1: dt.int64, 2: dt.float64, 3: dt.complex128}
+            standings.append(dt.Standing(number[int(dt.of_number(x))], 0))
+    found = dt.result_type(standings, config.default_dtype())
+    if all(s.level == 0 for s in standings):
+        return dt.number_dtype(found.category, config.default_dtype())
+    return found

@@ -1,0 +1,583 @@
+"""Random tensors: each op takes (seed, counter) as run-time numbers and computes bits from them alone.
+
+Note: random numbers. Element i of a draw is a function of (seed, counter + i): 64 bits of Philox4x32-10. The counter
+moves on when an op is recorded, so a remembered step draws new numbers, and no result depends on chunks or threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any  # generators, sizes, numbers
+
+import numpy as np
+
+from rushlight import config, errors, views
+from rushlight import dtype as dt
+from rushlight.dtype import dtype
+from rushlight.ops.creation import _shape_of, with_grad
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
+from rushlight.random.generator import default_generator
+
+_MASK32 = 0xFFFFFFFF
+
+
+def _take(generator: Any, count: int) -> tuple[int, int]:
+    return (default_generator if generator is None else generator).take(count)
+
+
+# -- bits to numbers ---------------------------------------------------------------------------------------
+
+
+def uniform_of(k: Any, bits: Any, kind: dtype) -> Any:
+    """Bits as multiples of 2^-digits in [0, 1), as many digits as the dtype holds."""
+    digits = min(kind.mantissa + 1, 53)
+    work = dt.float64 if kind is dt.float64 else dt.float32
+    whole = k.shr(bits, 64 - digits) & ((1 << digits) - 1)
+    if digits <= 24:
+        whole = k.cast(whole, dt.int32)
+    return k.cast(k.cast(whole, work) * 2.0**-digits, kind)
+
+
+def _halves(k: Any, bits: Any, kind: dtype) -> tuple[Any, Any]:
+    """Two independent uniforms: the first in (0, 1], the second in [0, 1)."""
+    low, high = bits & _MASK32, k.shr(bits, 32) & _MASK32
+    first = k.cast(low + 1, kind) * 2.0**-32
+    if kind is dt.float64:
+        return first, k.cast(high, kind) * 2.0**-32
+    return first, k.cast(k.cast(k.shr(high, 8), dt.int32), kind) * 2.0**-24
+
+
+def normal_of(k: Any, bits: Any, kind: dtype) -> Any:
+    """Box and Muller's transform (1958) of the two words."""
+    work = dt.float64 if kind is dt.float64 else dt.float32
+    u, v = _halves(k, bits, work)
+    radius = k.sqrt(k.log(u) * -2.0)
+    return k.cast(radius * k.cos(v * (2 * math.pi)), kind)
+
+
+def exponential_of(k: Any, bits: Any, kind: dtype) -> Any:
+    """-log of a uniform in (0, 1]."""
+    work = dt.float64 if kind is dt.float64 else dt.float32
+    return k.cast(-k.log(_halves(k, bits, work)[0]), kind)
+
+
+def _drawing(name: str, of: Callable[..., Any]) -> Op:
+    return Op(
+        name,
+        attrs=("shape", "dtype"),
+        type=lambda seed, counter, shape, dtype: TensorType(shape, dtype),
+        lower=lambda k, seed, counter, shape, dtype: of(k, k.random(shape, seed, counter), dtype),
+        vjp=NOT_DIFFERENTIABLE,
+    )
+
+
+UNIFORM = _drawing("uniform", uniform_of)
+NORMAL = _drawing("normal", normal_of)
+EXPONENTIAL = _drawing("exponential", exponential_of)
+
+
+def _integers_lower(
+    k: Any, low: Any, high: Any, seed: Any, counter: Any, shape: Any, dtype: Any, is_small: bool
+) -> Any:
+    bits = k.random(shape, seed, counter)
+    low, high = k.cast(low, dt.int64), k.cast(high, dt.int64)
+    count = high - low
+    if is_small:  # the top word of the 64-bit fraction times the count
+        carry = k.shr((bits & _MASK32) * count, 32)
+        inside = k.shr((k.shr(bits, 32) & _MASK32) * count + carry, 32)
+    else:
+        inside = k.remainder(bits & 0x7FFFFFFFFFFFFFFF, count)
+    return k.cast(low + inside, dtype)
+
+
+INTEGERS = Op(  # low <= x < high; `is_small`: fewer than 2^31 choices
+    "integers",
+    attrs=("shape", "dtype", "is_small"),
+    type=lambda low, high, seed, counter, shape, dtype, is_small: TensorType(shape, dtype),
+    lower=_integers_lower,
+    vjp=NOT_DIFFERENTIABLE,
+)
+WORDS = _drawing("words", lambda k, bits, kind: k.cast(bits, kind))
+
+
+def draw(op: Op, shape: views.Shape, kind: dtype, generator: Any = None) -> Any:
+    """Record a drawing op for a fresh tensor."""
+    seed, counter = _take(generator, views.numel(shape))
+    return op(seed, counter, shape=shape, dtype=kind)
+
+
+def draw_integers(
+    low: int, high: int, shape: views.Shape, kind: dtype, generator: Any = None
+) -> Any:
+    """Record uniform integers in [low, high)."""
+    seed, counter = _take(generator, views.numel(shape))
+    is_small = high - low < 1 << 31
+    return INTEGERS(low, high, seed, counter, shape=shape, dtype=kind, is_small=is_small)
+
+
+# -- functions ---------------------------------------------------------------------------------------------
+
+
+def _floating(op: str, kind: dtype) -> dtype:
+    if not (kind.is_floating_point or kind.is_complex):
+        raise RuntimeError(f'"{op}" not implemented for {kind!r}: expected a floating dtype')
+    return kind
+
+
+def _drawn(op: Op, name: str, shape: views.Shape, kind: dtype, generator: Any) -> Any:
+    if not kind.is_complex:
+        return draw(op, shape, _floating(name, kind), generator)
+    import rushlight  # complex tensors are put together from the public functions
+
+    parts = draw(op, (*shape, 2), kind.to_real(), generator)
+    if op is NORMAL:
+        parts = parts * math.sqrt(0.5)
+    return rushlight.view_as_complex(parts)
+
+
+def _sized(name: str, op: Op, doc: str) -> Any:
+    def function(
+        *size: Any,
+        generator: Any = None,
+        dtype: dtype | None = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+        names: Any = None,
+        **named: Any,
+    ) -> Any:
+        shape = _shape_of(name, size, named.pop("size", None))
+        if named:
+            raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
+        made = _drawn(op, name, shape, dtype or config.default_dtype(), generator)
+        return with_grad(made, requires_grad, device)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return public("torch", name=name, out=True)(function)
+
+
+def _like(name: str, op: Op, doc: str) -> Any:
+    def function(
+        input: Any,
+        *,
+        generator: Any = None,
+        dtype: dtype | None = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+        memory_format: Any = None,
+    ) -> Any:
+        made = _drawn(op, name, input._shape, dtype or input.dtype, generator)
+        return with_grad(made, requires_grad, device)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return public("torch", name=name)(function)
+
+
+rand = _sized("rand", UNIFORM, "Uniform numbers in [0, 1).")
+randn = _sized("randn", NORMAL, "Standard normal numbers.")
+rand_like = _like("rand_like", UNIFORM, "Uniform numbers in [0, 1), like `input`.")
+randn_like = _like("randn_like", NORMAL, "Standard normal numbers, like `input`.")
+
+
+def _check_range(op: str, low: int, high: int) -> None:
+    if low >= high:
+        raise RuntimeError(
+            f"{op} expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+
+
+_LIMITS = {
+    dt.float64: 1 << 53, dt.float32: 1 << 24, dt.float16: 1 << 11, dt.bfloat16: 1 << 8,
+    dt.int64: 1 << 63, dt.int32: 1 << 31, dt.int16: 1 << 15, dt.int8: 1 << 7, dt.uint8: 1 << 8,
+    dt.bool_: 2,
+}  # fmt: skip
+
+
+def _check_bounds(op: str, low: int, high: int, kind: dtype) -> None:
+    top = _LIMITS[kind]
+    least = -top if kind.is_signed else 0
+    for name, value in (("from", low), ("to - 1", high - 1)):
+        if not least <= value <= top:
+            raise RuntimeError(f"{op}: {name} is out of bounds for {kind!r}: {value}")
+
+
+@public("torch", out=True)
+def randint(
+    *bounds_and_size: Any,
+    generator: Any = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    **named: Any,
+) -> Any:
+    """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`."""
+    given = list(bounds_and_size)
+    size = named["size"] if "size" in named else given.pop()
+    high = named["high"] if "high" in named else given.pop()
+    low = named["low"] if "low" in named else given.pop() if given else 0
+    low, high = int(low), int(high)
+    kind = dtype or dt.int64
+    _check_range("random_", low, high)
+    _check_bounds("randint", low, high, kind)
+    made = draw_integers(low, high, _shape_of("randint", (size,), None), kind, generator)
+    return with_grad(made, requires_grad, device)
+
+
+@public("torch")
+def randint_like(
+    input: Any,
+    *bounds: Any,
+    generator: Any = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    **named: Any,
+) -> Any:
+    """Integers in [low, high), like `input`: `randint_like(x, high)` or `(x, low, high)`."""
+    given = list(bounds)
+    high = int(named["high"] if "high" in named else given.pop())
+    low = int(named["low"] if "low" in named else given.pop() if given else 0)
+    kind = dtype or input.dtype
+    _check_range("random_", low, high)
+    _check_bounds("randint_like", low, high, kind)
+    return with_grad(draw_integers(low, high, input._shape, kind, generator), requires_grad)
+
+
+def _order(bits: Any) -> Any:
+    return np.argsort(bits, kind="stable")
+
+
+SHUFFLE = Op(
+    "shuffle",
+    attrs=("n", "dtype"),
+    type=lambda seed, counter, n, dtype: TensorType((n,), dtype),
+    lower=lambda k, seed, counter, n, dtype: k.cast(
+        k.host(_order, [((n,), dt.int64)], k.random((n,), seed, counter))[0], dtype
+    ),
+    vjp=NOT_DIFFERENTIABLE,
+)
+
+
+@public("torch", out=True)
+def randperm(
+    n: int, *, generator: Any = None, dtype: dtype | None = dt.int64, layout: Any = None,
+    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """The numbers 0 to n - 1 in random order."""
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    seed, counter = _take(generator, n)
+    made = SHUFFLE(seed, counter, n=int(n), dtype=dtype or dt.int64)
+    return with_grad(made, requires_grad, device)
+
+
+# -- with probabilities ------------------------------------------------------------------------------------
+
+
+def _check_probability(op: str, p: Any) -> None:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"{op} expects p to be in [0, 1], but got p={p}")
+
+
+def _coins(p: Any, shape: views.Shape, kind: dtype, generator: Any) -> Any:
+    work = dt.float64 if getattr(p, "dtype", None) is dt.float64 else dt.float32
+    return (draw(UNIFORM, shape, work, generator) < p).to(kind)
+
+
+@public("torch", out=True)
+def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
+    """1 with the probability that `input` gives (or `p`), else 0."""
+    if p is not None:
+        _check_probability("bernoulli", p)
+        return _coins(p, input._shape, input.dtype, generator)
+    kind = _floating("bernoulli", input.dtype)
+    values = input.detach()
+    if not config.scopes.inference and input.numel():
+        least, most = float(values.min()), float(values.max())
+        if not (least >= 0 and most <= 1):
+            raise RuntimeError(
+                f"Expected p_in >= 0 && p_in <= 1 to be true, but got values from {least} to {most}"
+            )
+    return _coins(values, input._shape, kind, generator)
+
+
+@public("Tensor", name="bernoulli")
+def bernoulli_method(input: Any, p: Any = None, *, generator: Any = None) -> Any:
+    """1 with the probability that the tensor gives (or `p`), else 0."""
+    return bernoulli(input, p, generator=generator)
+
+
+@public("Tensor", name="bernoulli_")
+def bernoulli_(input: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+    """Fill with 1 with probability p (a number or a tensor), else 0."""
+    if hasattr(p, "_storage"):
+        return recorder.write(input, _coins(p, input._shape, input.dtype, generator), "bernoulli_")
+    _check_probability("bernoulli_", p)
+    return recorder.write(input, _coins(p, input._shape, input.dtype, generator), "bernoulli_")
+
+
+def _sample_rows(weights: Any, bits: Any, count: int, replacement: bool) -> Any:
+    """Row by row: inversion with replacement, exponential keys (Efraimidis, Spirakis) without."""
+    weights = np.asarray(weights, np.float64)
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if (weights.sum(-1) <= 0).any():
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    uniform = ((bits >> 11) & ((1 << 53) - 1)).astype(np.float64) * 2.0**-53
+    if not replacement:
+        if ((weights > 0).sum(-1) < count).any():
+            raise RuntimeError(
+                "invalid multinomial distribution (with replacement=False, not enough "
+                "non-negative category to sample)"
+            )
+        with np.errstate(divide="ignore"):
+            keys = np.where(weights > 0, -np.log1p(-uniform) / weights, np.inf)
+        return np.argsort(keys, axis=-1, kind="stable")[..., :count]
+    running = np.cumsum(weights, -1)
+    return np.stack(
+        [
+            np.minimum(
+                np.searchsorted(line, u * line[-1], side="right"), np.flatnonzero(w)[-1]
+            )
+            for line, u, w in zip(running, uniform, weights, strict=True)
+        ]
+    ) if len(running) else np.empty((0, count), np.int64)
+
+
+def _multinomial_lower(
+    k: Any, weights: Any, seed: Any, counter: Any, count: int, replacement: bool
+) -> Any:
+    rows, columns = weights.shape
+    drawn = (rows, count if replacement else columns)
+    return k.host(
+        _sample_rows,
+        [((rows, count), dt.int64)],
+        weights,
+        k.random(drawn, seed, counter),
+        count=count,
+        replacement=replacement,
+    )[0]
+
+
+MULTINOMIAL = Op(
+    "multinomial",
+    attrs=("count", "replacement"),
+    type=lambda w, seed, counter, count, replacement: TensorType((w.shape[0], count), dt.int64),
+    lower=_multinomial_lower,
+    vjp=NOT_DIFFERENTIABLE,
+)
+
+
+@public("torch", "Tensor", out=True)
+def multinomial(
+    input: Any, num_samples: int, replacement: bool = False, *, generator: Any = None
+) -> Any:
+    """Indices drawn in proportion to the weights of each row."""
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"prob_dist must be 1 or 2 dim, got {input.ndim}")
+    _floating("multinomial", input.dtype)
+    if num_samples <= 0:
+        raise RuntimeError(f"cannot sample n_sample <= 0 samples: {num_samples}")
+    rows = input if input.ndim == 2 else input.reshape(1, -1)
+    columns = rows._shape[1]
+    if not replacement and num_samples > columns:
+        raise RuntimeError(
+            f"cannot sample n_sample > prob_dist.size(-1) samples without replacement: "
+            f"{num_samples} > {columns}"
+        )
+    count = rows._shape[0] * (num_samples if replacement else columns)
+    seed, counter = _take(generator, count)
+    made = MULTINOMIAL(
+        rows.detach(), seed, counter, count=int(num_samples), replacement=bool(replacement)
+    )
+    local_flush()  # bad weights are reported on the user's line
+    return made if input.ndim == 2 else made.reshape(-1)
+
+
+def local_flush() -> None:
+    """Compute what is pending."""
+    from rushlight.trace.record import flush  # the trace comes after ops
+
+    flush()
+
+
+@public("torch", out=True)
+def normal(
+    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None,
+    dtype: dtype | None = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """Normal numbers; mean and std are numbers (with `size`) or tensors."""
+    tensors = [x for x in (mean, std) if hasattr(x, "_storage")]
+    for x in (std,):
+        least = float(x.min()) if hasattr(x, "_storage") and x.numel() else x
+        if not hasattr(least, "_storage") and not least >= 0:
+            raise RuntimeError(f"normal expects std >= 0.0, but found std {least}")
+    if size is None and tensors:
+        shape = views.broadcast_shapes("normal", *(x._shape for x in tensors))
+        kind = dtype or tensors[0].dtype
+    else:
+        shape = _shape_of("normal", (size,), None)
+        kind = dtype or config.default_dtype()
+    made = draw(NORMAL, shape, _floating("normal", kind), generator) * std + mean
+    return with_grad(made, requires_grad, device)
+
+
+@public("torch")
+def poisson(input: Any, generator: Any = None) -> Any:
+    """Poisson numbers with the rates of `input`."""
+    _floating("poisson", input.dtype)
+    seed, counter = _take(generator, input.numel())
+    return POISSON(input.detach(), seed, counter)
+
+
+def _poisson_rows(rates: Any, bits: Any) -> Any:
+    """One NumPy stream seeded from the bits: rates differ in how many numbers they need."""
+    if (rates < 0).any():
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    first = int(bits.reshape(-1)[0]) & ((1 << 63) - 1) if bits.size else 0
+    return np.random.Generator(np.random.Philox(first)).poisson(rates)
+
+
+POISSON = Op(
+    "poisson",
+    type=lambda rates, seed, counter: TensorType(rates.shape, rates.dtype),
+    lower=lambda k, rates, seed, counter: k.cast(
+        k.host(
+            _poisson_rows, [(rates.shape, dt.float64)], rates, k.random(rates.shape, seed, counter)
+        )[0],
+        rates.dtype,
+    ),
+    vjp=NOT_DIFFERENTIABLE,
+)
+
+
+def _binomial_rows(count: Any, prob: Any, bits: Any) -> Any:
+    first = int(bits.reshape(-1)[0]) & ((1 << 63) - 1) if bits.size else 0
+    stream = np.random.Generator(np.random.Philox(first))
+    return stream.binomial(count.astype(np.int64), prob).astype(np.float64)
+
+
+BINOMIAL = Op(
+    "binomial",
+    type=lambda count, prob, seed, counter: TensorType(count.shape, count.dtype),
+    lower=lambda k, count, prob, seed, counter: k.cast(
+        k.host(
+            _binomial_rows,
+            [(count.shape, dt.float64)],
+            count,
+            prob,
+            k.random(count.shape, seed, counter),
+        )[0],
+        count.dtype,
+    ),
+    vjp=NOT_DIFFERENTIABLE,
+)
+
+
+@public("torch")
+def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
+    """Binomial numbers with these counts and probabilities."""
+    _floating("binomial", count.dtype)
+    shape = views.broadcast_shapes("binomial", count._shape, prob._shape)
+    seed, counter = _take(generator, views.numel(shape))
+    return BINOMIAL(count.detach().expand(shape), prob.detach().expand(shape), seed, counter)
+
+
+# -- filling -----------------------------------------------------------------------------------------------
+
+
+@public("Tensor", name="uniform_")
+def uniform_(input: Any, from_: Any = 0.0, to: Any = 1.0, *, generator: Any = None, **named: Any) -> Any:
+    """Fill with uniform numbers in [from, to)."""
+    low = named.pop("from", from_)
+    if low > to:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}"
+        )
+    made = _drawn(UNIFORM, "uniform_", input._shape, input.dtype, generator)
+    if (low, to) != (0, 1):
+        made = made * (to - low) + low
+    return recorder.write(input, made, "uniform_")
+
+
+@public("Tensor", name="normal_")
+def normal_(input: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Any:
+    """Fill with normal numbers."""
+    if not std >= 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    made = _drawn(NORMAL, "normal_", input._shape, input.dtype, generator)
+    if (mean, std) != (0, 1):
+        made = made * std + mean
+    return recorder.write(input, made, "normal_")
+
+
+@public("Tensor", name="exponential_")
+def exponential_(input: Any, lambd: Any = 1.0, *, generator: Any = None) -> Any:
+    """Fill with exponential numbers of this rate."""
+    if not lambd > 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    kind = _floating("exponential_", input.dtype)
+    made = draw(EXPONENTIAL, input._shape, kind, generator)
+    return recorder.write(input, made if lambd == 1 else made / lambd, "exponential_")
+
+
+@public("Tensor", name="geometric_")
+def geometric_(input: Any, p: float, *, generator: Any = None) -> Any:
+    """Fill with the number of trials up to the first success."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    made = draw(EXPONENTIAL, input._shape, dt.float64, generator)
+    made = (made * (-1 / math.log1p(-p))).ceil().clamp(min=1)
+    return recorder.write(input, made, "geometric_")
+
+
+@public("Tensor", name="log_normal_")
+def log_normal_(input: Any, mean: Any = 1.0, std: Any = 2.0, *, generator: Any = None) -> Any:
+    """Fill with numbers whose logarithm is normal."""
+    if not std > 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    kind = _floating("log_normal_", input.dtype)
+    made = (draw(NORMAL, input._shape, kind, generator) * std + mean).exp()
+    return recorder.write(input, made, "log_normal_")
+
+
+@public("Tensor", name="cauchy_")
+def cauchy_(input: Any, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any = None) -> Any:
+    """Fill with Cauchy numbers."""
+    if not sigma > 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    _floating("cauchy_", input.dtype)
+    made = draw(UNIFORM, input._shape, dt.float64, generator)
+    made = ((made - 0.5) * math.pi).tan() * sigma + median
+    return recorder.write(input, made.to(input.dtype), "cauchy_")
+
+
+@public("Tensor", name="random_")
+def random_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> Any:
+    """Fill with whole numbers: all that the dtype holds exactly, or in [from, to)."""
+    kind = input.dtype
+    if kind.is_complex:
+        raise errors.wrong_dtype("random_", kind, "no complex dtype")
+    given = list(bounds)
+    high = named.get("to", given.pop() if given else None)
+    low = int(named.get("from", given.pop() if given else 0))
+    top = _LIMITS[kind] + (not kind.is_integral)
+    if high is None:
+        high = min(top, (1 << 63) - 1)
+    else:
+        high = int(high)
+        _check_range("random_", low, high)
+        _check_bounds("random_", low, high, kind)
+    return recorder.write(input, draw_integers(low, high, input._shape, kind, generator), "random_")

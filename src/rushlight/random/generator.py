@@ -1,0 +1,136 @@
+"""Generators: a 64-bit seed and a counter of the elements drawn so far."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any  # states are tensors, devices have several forms
+
+from rushlight.device import CPU, check_usable, device
+
+DEFAULT_SEED = 67280421310721  # what PyTorch starts from
+_WORD = 1 << 64
+
+
+class Generator:
+    """A stream of random numbers: (seed, counter).
+
+    >>> import rushlight as torch
+    >>> g = torch.Generator().manual_seed(3)
+    >>> torch.rand(2, generator=g).shape
+    torch.Size([2])
+    """
+
+    def __init__(self, device: Any = "cpu") -> None:
+        check_usable(device)
+        self._lock = threading.Lock()
+        self._seed = DEFAULT_SEED
+        self._counter = 0
+
+    @property
+    def device(self) -> device:
+        return CPU
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from this seed (any 64-bit number, signed or not)."""
+        seed = int(seed)
+        if not -(_WORD >> 1) <= seed < _WORD:
+            raise RuntimeError(
+                f"Overflow when unpacking long long: the seed {seed} must fit in 64 bits"
+            )
+        with self._lock:
+            self._seed, self._counter = seed % _WORD, 0
+        return self
+
+    def seed(self) -> int:
+        """Start again from a seed of the system's, and return it."""
+        fresh = int.from_bytes(os.urandom(8), "little") >> 1
+        self.manual_seed(fresh)
+        return fresh
+
+    def initial_seed(self) -> int:
+        return self._seed
+
+    def take(self, count: int) -> tuple[int, int]:
+        """Reserve `count` elements: the seed (as a signed word) and the first counter."""
+        with self._lock:
+            first = self._counter
+            self._counter = (first + count) % (_WORD >> 1)
+        return (self._seed + (_WORD >> 1)) % _WORD - (_WORD >> 1), first
+
+    def get_state(self) -> Any:
+        """Seed and counter as a uint8 tensor."""
+        from rushlight.tensor import tensor  # tensors know generators only through ops
+        from rushlight.dtype import uint8  # as above
+
+        with self._lock:
+            return tensor(list(struct.pack("<QQ", self._seed, self._counter)), dtype=uint8)
+
+    def set_state(self, new_state: Any) -> Generator:
+        """Go on from a state that `get_state` gave."""
+        if not hasattr(new_state, "_storage"):
+            raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
+        raw = bytes(new_state.tolist()) if new_state.dtype.name == "uint8" else b""
+        if len(raw) != 16:
+            raise RuntimeError(
+                f"RNG state must be a torch.ByteTensor of 16 elements, got {new_state.dtype!r} of "
+                f"shape {list(new_state.shape)}"
+            )
+        with self._lock:
+            self._seed, self._counter = struct.unpack("<QQ", raw)
+        return self
+
+    def clone_state(self) -> Generator:
+        """Another generator in the same state."""
+        return Generator().set_state(self.get_state())
+
+    def __getstate__(self) -> tuple[int, int]:
+        return self._seed, self._counter
+
+    def __setstate__(self, state: tuple[int, int]) -> None:
+        self._lock = threading.Lock()
+        self._seed, self._counter = state
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator; the same seed gives the same numbers."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seed the default generator from the system, and return the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Any:
+    """The state of the default generator, as a uint8 tensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Any) -> None:
+    """Set the state of the default generator."""
+    default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(
+    devices: Any = None, enabled: bool = True, device_type: str = "cpu", **_: Any
+) -> Iterator[None]:
+    """What is drawn inside leaves the default generator as it was."""
+    state = default_generator.__getstate__()
+    try:
+        yield
+    finally:
+        if enabled:
+            default_generator._seed, default_generator._counter = state

@@ -1,0 +1,52 @@
+"""The old names of tensor and storage types: `torch.FloatTensor`, `torch.LongStorage` and so on."""
+
+from __future__ import annotations
+
+from typing import Any  # constructors take sizes, data and tensors
+
+from rushlight import config
+from rushlight.dtype import dtype
+from rushlight.ops.convert import TYPE_NAMES, dtype_named
+from rushlight.storage import TypedStorage
+from rushlight.tensor import Size, Tensor, tensor
+
+
+class _TypedTensor(type):
+    """A tensor class that stands for a dtype: makes plain tensors, and knows them again."""
+
+    _dtype: dtype
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        kind = cls._dtype
+        if len(args) == 1 and not isinstance(args[0], int | Size):
+            return tensor(args[0], dtype=kind)
+        from rushlight.ops.creation import zeros  # only when a shape is given
+
+        return zeros(*args, dtype=kind) if args else zeros(0, dtype=kind)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance.dtype is cls._dtype
+
+    def __repr__(cls) -> str:
+        return f"<class 'torch.{cls.__name__}'>"
+
+
+class _TypedStorage(type):
+    _dtype: dtype
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return TypedStorage(*args, dtype=cls._dtype)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, TypedStorage) and instance.dtype is cls._dtype
+
+
+for _name, _kind in TYPE_NAMES.items():
+    globals()[_name] = _TypedTensor(_name, (), {"_dtype": _kind, "dtype": _kind})
+    _store = _name.replace("Tensor", "Storage")
+    globals()[_store] = _TypedStorage(_store, (), {"_dtype": _kind, "dtype": _kind})
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """Set the default dtype by the name of a tensor type."""
+    config.set_default_dtype(dtype_named(t))
