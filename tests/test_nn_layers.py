@@ -110,7 +110,8 @@ LOSSES = [
     ("NLLLoss", {"reduction": "none"}, "class"), ("MultiMarginLoss", {"p": 2}, "class"),
     ("BCEWithLogitsLoss", {}, "unit"), ("KLDivLoss", {"reduction": "batchmean"}, "unit"),
     ("MultiLabelSoftMarginLoss", {}, "unit"), ("SoftMarginLoss", {}, "sign"),
-    ("HingeEmbeddingLoss", {"margin": 0.5}, "sign"), ("PoissonNLLLoss", {"full": True}, "count"),
+    ("HingeEmbeddingLoss", {"margin": 0.5}, "sign"),
+    ("PoissonNLLLoss", {"full": True}, "count"),
 ]  # fmt: skip
 
 

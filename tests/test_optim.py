@@ -208,7 +208,9 @@ SCHEDULES = {
     "sequential": lambda L, o: L.SequentialLR(
         o, [L.ConstantLR(o, 0.1, 20), L.ExponentialLR(o, 0.9), L.StepLR(o, 4)], [5, 12]
     ),
-    "chained": lambda L, o: L.ChainedScheduler([L.ConstantLR(o, 0.1, 6), L.ExponentialLR(o, 0.9)]),
+    "chained": lambda L, o: L.ChainedScheduler(
+        [L.ConstantLR(o, 0.1, 6), L.ExponentialLR(o, 0.9)]
+    ),
     "plateau": lambda L, o: L.ReduceLROnPlateau(o, "max", 0.5, 1, cooldown=2, min_lr=[1e-3, 0]),
 }  # fmt: skip
 

@@ -64,12 +64,12 @@ class RandomSampler(Sampler[int]):
             raise TypeError(
                 f"replacement should be a boolean value, but got replacement={replacement}"
             )
-        if not isinstance(self.num_samples, int) or self.num_samples <= 0:
-            if not (num_samples is None and self.num_samples == 0):
-                raise ValueError(
-                    "num_samples should be a positive integer value, but got "
-                    f"num_samples={self.num_samples}"
-                )
+        is_empty = num_samples is None and self.num_samples == 0
+        if not isinstance(self.num_samples, int) or (self.num_samples <= 0 and not is_empty):
+            raise ValueError(
+                "num_samples should be a positive integer value, but got "
+                f"num_samples={self.num_samples}"
+            )
 
     @property
     def num_samples(self) -> int:
