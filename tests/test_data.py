@@ -141,3 +141,17 @@ def test_workers_are_announced_to_do_nothing_once():
 )
 def test_messages_are_pytorchs(build):
     both_raise(build)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_ranks_share_a_dataset(drop_last):
+    def shares(lib):
+        kind = data(lib).DistributedSampler
+        return [
+            list(kind(range(10), 4, r, shuffle=False, drop_last=drop_last)) for r in range(4)
+        ]
+
+    both(shares)
+    kind = rl.utils.data.DistributedSampler
+    shuffled = [i for r in range(2) for i in kind(range(10), 2, r, seed=3)]
+    assert sorted(shuffled) == list(range(10))
