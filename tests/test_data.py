@@ -145,11 +145,11 @@ def test_messages_are_pytorchs(build):
 
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_ranks_share_a_dataset(drop_last):
+    options = {"shuffle": False, "drop_last": drop_last}
+
     def shares(lib):
         kind = data(lib).DistributedSampler
-        return [
-            list(kind(range(10), 4, r, shuffle=False, drop_last=drop_last)) for r in range(4)
-        ]
+        return [list(kind(range(10), 4, rank, **options)) for rank in range(4)]
 
     both(shares)
     kind = rl.utils.data.DistributedSampler

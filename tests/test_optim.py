@@ -96,7 +96,7 @@ def test_step_counts_are_tensors_and_need_no_reading():
     params, opt = run(rl, "Adam", {}, steps=3)
     step = opt.state[params[0]]["step"]
     assert isinstance(step, rl.Tensor) and step.dtype == rl.float32 and float(step) == 3
-    assert opt._number(step) == 3.0 and opt._numbers[id(step)][1] == 3.0
+    assert opt._numbers[id(step)] == (step, 3.0)
 
 
 def test_parameters_without_gradient_keep_value_and_state():

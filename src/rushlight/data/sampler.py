@@ -203,7 +203,7 @@ class DistributedSampler(Sampler[int]):
     """One rank's share of a dataset's indices: every `num_replicas`-th, from `rank` on.
 
     All ranks shuffle alike, by `seed` and the epoch last given to `set_epoch`. Where the length
-    cannot be shared evenly, the first indices are repeated, or with `drop_last` the last dropped.
+    cannot be shared evenly, the first indices are repeated, or the last dropped (`drop_last`).
     """
 
     def __init__(

@@ -272,15 +272,12 @@ class Adafactor(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _check_grad(self, param: Tensor) -> None:
-        if param.is_complex():
-            raise RuntimeError("Adafactor does not support complex parameters")
-        super()._check_grad(param)
-
     def state_names(self, group: dict[str, Any], param: Tensor) -> tuple[str, ...]:
         return ("row_var", "col_var") if param.dim() > 1 else ("variance",)
 
     def init(self, param: Tensor, group: dict[str, Any]) -> tuple[Tensor, ...]:
+        if param.is_complex():
+            raise RuntimeError("Adafactor does not support complex parameters")
         if param.dim() <= 1:
             return (rl.zeros_like(param),)
         shape = list(param.shape)

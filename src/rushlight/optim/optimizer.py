@@ -173,7 +173,7 @@ class Optimizer:
             update_all(self.update, batches)
         return loss
 
-    def _collect(self) -> list[Batch]:
+    def _collect(self) -> list[Batch]:  # hot
         """The parameters with gradients, by what their update has in common."""
         batches: list[Batch] = []
         fresh: dict[int, tuple[Tensor, float]] = {}
@@ -182,34 +182,41 @@ class Optimizer:
             for param in group["params"]:
                 if param.grad is None:
                     continue
-                self._check_grad(param)
                 names = self.state_names(group, param)
                 state = self.state[param] if names or self.NUMBERS else {}
                 key = self._place(state, param, group, names)
-                if key not in found:
-                    found[key] = self._new_batch(group, key, state, fresh)
-                    batches.append(found[key][0])
-                batch, tensors = found[key]
+                entry = found.get(key)
+                if entry is None:
+                    entry = found[key] = self._new_batch(group, key, state, fresh)
+                    batches.append(entry[0])
+                batch, tensors = entry
                 state.update(tensors)
                 _append(batch, param, tuple([state[name] for name in names]))
         self._numbers = fresh
         return batches
 
-    def _check_grad(self, param: Tensor) -> None:
-        if getattr(param.grad, "is_sparse", False):
-            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
-
     def _place(
         self, state: dict[str, Any], param: Tensor, group: dict[str, Any], names: Any
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Any, ...]:  # hot
         """Whether a parameter's state was just made, and its numbers: a batch shares them."""
-        is_first = False
-        for name in (*self.NUMBERS, *names):
+        key: list[Any] = [False]
+        for name in names:
             if state.get(name) is None:
-                is_first = True
                 self._fill_state(state, param, group, names)
+                key[0] = True
                 break
-        return is_first, *[self._number(state[name]) for name in self.NUMBERS]
+        for name in self.NUMBERS:
+            value = state.get(name)
+            known = self._numbers.get(id(value))
+            is_known = known is not None and known[0] is value
+            key.append(known[1] if is_known else self._read(state, name, group))
+        return tuple(key)
+
+    def _read(self, state: dict[str, Any], name: str, group: dict[str, Any]) -> float:
+        """A number of a state that this optimizer did not write itself."""
+        if state.get(name) is None:
+            state[name] = rl.tensor(self.first_numbers(group)[name], dtype=_number_dtype())
+        return float(state[name])
 
     def _new_batch(
         self,
@@ -234,12 +241,6 @@ class Optimizer:
         if missing:
             made = dict(zip(names, self.init(param, group), strict=True))
             state.update({name: made[name] for name in missing})
-
-    def _number(self, value: Any) -> float:
-        known = self._numbers.get(id(value))
-        if known is not None and known[0] is value:
-            return known[1]
-        return float(value)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients, or fill them with zero."""
@@ -484,7 +485,7 @@ def _check_param(param: Any) -> None:
 def _append(batch: Batch, param: Tensor, state: tuple[Tensor, ...]) -> None:
     """Add a parameter to a batch; a complex one as pairs of real numbers."""
     grad = param.grad
-    if param.is_complex():
+    if param.dtype.is_complex:
         param, grad = rl.view_as_real(param), rl.view_as_real(grad)
         state = tuple(rl.view_as_real(s) if s.is_complex() else s for s in state)
     batch.params.append(param)
