@@ -30,6 +30,8 @@ from rushlight.loops.epilogue import EpilogueKernel, split_dims
 from rushlight.loops.group import GroupKernel
 from rushlight.loops.kernel import BufferRef, Launch
 from rushlight.loops.rows import launches
+from rushlight.loops.scan import scan_launches
+from rushlight.loops.scatter import scatter_launches
 from rushlight.runtime import buffers
 from rushlight.runtime.pool import get_num_threads
 from rushlight.runtime.program import HostCall, Item, Program
@@ -201,6 +203,12 @@ class CompiledGraph:
             self._add_contraction(unit.single)
         elif unit.single.op in ("attention", "attention_grad"):
             self._add_attention(unit.single)
+        elif unit.single.op == "scatter":
+            self.items += scatter_launches(
+                unit.single, self._place_of, self._check_of, BufferRef(ERRORS)
+            )
+        elif unit.single.op == "scan":
+            self.items += scan_launches(unit.single, self._place_of)
         else:
             self._add_host(unit.single, at)
         if len(self.checks) > before and self.has_writes:

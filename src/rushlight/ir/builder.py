@@ -334,8 +334,12 @@ class Builder:
         label: str = "index",
     ) -> Ref:
         """A copy of base with `kind` (set add mul max min) of source's elements, in order of
-        position, at base[view(i) + sum(index(i) * stride)]; indices as in `gather`.
+        position, at base[view(i) + sum(index(i) * stride)]; indices as in `gather`. Sums and
+        products of half precision are kept in float32 and rounded once.
         """
+        if kind in ("add", "mul") and base.dtype in (dt.float16, dt.bfloat16):
+            wide = self.scatter(kind, self.wide(base), self.wide(source), view, indices, label)
+            return self.cast(wide, base.dtype)
         refs = [self.expand(i, view.shape).arg for i, _, _ in indices]
         steps = tuple((stride, size) for _, stride, size in indices)
         args = [base.arg, self.expand(source, view.shape).arg, *refs]
@@ -401,12 +405,10 @@ class Builder:
         return self.update(None, placed, tuple(shape), parts[0].dtype)
 
     def scan(self, kind: str, x: Ref, dim: int, dtype: dtype | None = None) -> Ref:
-        """Running `sum prod max min` along `dim` (inclusive)."""
-        last = len(x.shape) - 1
-        order = [d for d in range(last + 1) if d != dim] + [dim]
-        moved = self.permute(x, order)
-        made = self.node("scan", [moved.arg], (kind,), moved.shape, dtype or x.dtype)
-        return self.permute(Ref(self, made), [order.index(d) for d in range(last + 1)])
+        """Running `sum prod max min` along `dim` (inclusive). Sums and products of float32 are
+        kept in float64 on the way."""
+        made = self.node("scan", [x.arg], (kind, dim), x.shape, dtype or x.dtype)
+        return Ref(self, made)
 
     def host(
         self,

@@ -227,10 +227,10 @@ def _update(node: Node, *operands: Array) -> Array:
 
 
 def _scan(node: Node, x: Array) -> Array:
-    kind = node.attrs[0]
+    kind, dim = node.attrs
     rule = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[kind]
     wide = x.astype(np.float64) if x.dtype == np.float32 and kind in ("sum", "prod") else x
-    return np.asarray(rule.accumulate(wide, axis=-1)).astype(node.dtype.compute)
+    return cast_array(np.asarray(rule.accumulate(wide, axis=dim, dtype=wide.dtype)), node.dtype)
 
 
 def _host(node: Node, *operands: Array) -> list[Array]:

@@ -809,7 +809,7 @@ def sum_dtype(kind: str, operand: dtype) -> dtype:
     return operand
 
 
-def _identity(kind: str, work: dtype) -> Any:
+def identity(kind: str, work: dtype) -> Any:
     if kind in ("sum", "prod"):
         return 0 if kind == "sum" else 1
     if kind in ("any", "all"):
@@ -836,7 +836,7 @@ class _Accumulator:
         self.out = step.root.home.dtype
         self.work = sum_dtype(self.kind, self.operand)
         self.is_arg = self.kind.startswith("arg")
-        start = ex.literal(_identity(self.kind, self.work), self.work)
+        start = ex.literal(identity(self.kind, self.work), self.work)
         self.cell = writer._alloca(ex.vector(self.work), start)
         self.places = writer._alloca("<16 x i64>", f"splat (i64 {-1})") if self.is_arg else ""
 
@@ -851,7 +851,7 @@ class _Accumulator:
             self._add_place(value, mask, at)
             return
         if mask is not None:
-            same = ex.literal(_identity(self.kind, self.work), self.work)
+            same = ex.literal(identity(self.kind, self.work), self.work)
             value = ex.select(text, self.work, mask, value, same)
         made = self._merge(self._load(), value)
         text.line(f"store {ex.vector(self.work)} {made}, ptr {self.cell}")

@@ -100,6 +100,8 @@ class Fusion:
         if node.op in ("reduce", "update"):
             return
         operands = node.args[:1] if node.op == "gather" else node.args
+        if node.op == "scatter":
+            operands = node.args[1:]
         for operand, _ in operands:
             self.stored.add(operand)
 
@@ -135,6 +137,8 @@ class Fusion:
                 self._add_root(self._store_root(node))
             elif node.op == "update":
                 self._add_update(node)
+            elif node.op == "scatter":
+                self._add_scatter(node)
             elif node.op == "item":
                 maker = self.place[node.args[0][0]]
                 self.units[maker].items.append(node)
@@ -177,6 +181,17 @@ class Fusion:
             reader.read(source, own)
             root = Root("store", node, source, own, target=target, reader=reader)
             self._new_unit(roots=[root], reads=root.reads)
+        self.place[node] = len(self.units) - 1
+
+    def _add_scatter(self, node: Node) -> None:
+        """The base is computed straight into the result's memory, then scattered into."""
+        source, view = node.args[0]
+        own = view_of((source, view))
+        reader = Reader(own.shape, self._is_loaded)
+        reader.read(source, own)
+        root = Root("store", node, source, own, target=views.whole(node.shape), reader=reader)
+        self._new_unit(roots=[root], reads=root.reads)
+        self._new_unit(single=node, reads={n for n, _ in node.args[1:]})
         self.place[node] = len(self.units) - 1
 
     def _new_unit(
@@ -230,7 +245,7 @@ class Fusion:
                 and unit.inner == root.inner
                 and not reads & own
             )
-        if unit.roots[0].home.op == "update":
+        if unit.roots[0].home.op in ("update", "scatter"):
             return False
         return self._fits(root, unit, reads & own)
 

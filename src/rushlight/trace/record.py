@@ -448,11 +448,17 @@ def _miss(
     edge.where, edge.label = origin.of_caller()
     if len(edge.outs) == 1 and edge.next <= MAX_PENDING:
         edge.out = edge.outs[0]
-    uses = op.uses or (True,) * len(described)
-    edge.keeps = tuple(i >= len(uses) or uses[i] for i in range(len(described)))
+    edge.keeps = _kept(op, len(described))
     parent.children[key] = edge
     trace.edges += 1
     return edge
+
+
+def _kept(op: Op, count: int) -> tuple[bool, ...]:
+    """Which of an op's operands its derivative rule reads."""
+    if op.uses is None:
+        return (True,) * count
+    return tuple([i < len(op.uses) and op.uses[i] for i in range(count)])
 
 
 def number_tensor(number: Any) -> Any:
