@@ -64,12 +64,12 @@ class RandomSampler(Sampler[int]):
             raise TypeError(
                 f"replacement should be a boolean value, but got replacement={replacement}"
             )
-        if not isinstance(self.num_samples, int) or self.num_samples <= 0:
-            if not (num_samples is None and self.num_samples == 0):
-                raise ValueError(
-                    "num_samples should be a positive integer value, but got "
-                    f"num_samples={self.num_samples}"
-                )
+        is_empty = num_samples is None and self.num_samples == 0
+        if not isinstance(self.num_samples, int) or (self.num_samples <= 0 and not is_empty):
+            raise ValueError(
+                "num_samples should be a positive integer value, but got "
+                f"num_samples={self.num_samples}"
+            )
 
     @property
     def num_samples(self) -> int:
@@ -197,3 +197,65 @@ class BatchSampler(Sampler[list[int]]):
         if self.drop_last:
             return size // self.batch_size
         return (size + self.batch_size - 1) // self.batch_size
+
+
+class DistributedSampler(Sampler[int]):
+    """One rank's share of a dataset's indices: every `num_replicas`-th, from `rank` on.
+
+    All ranks shuffle alike, by `seed` and the epoch last given to `set_epoch`. Where the length
+    cannot be shared evenly, the first indices are repeated, or the last dropped (`drop_last`).
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if num_replicas is None or rank is None:
+            num_replicas, rank = _place_in_group(num_replicas, rank)
+        if rank >= num_replicas or rank < 0:
+            raise ValueError(
+                f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"
+            )
+        self.dataset = dataset
+        self.num_replicas = num_replicas
+        self.rank = rank
+        self.epoch = 0
+        self.drop_last = drop_last
+        size = len(dataset)
+        is_cut = drop_last and size % num_replicas != 0
+        self.num_samples = size // num_replicas if is_cut else -(-size // num_replicas)
+        self.total_size = self.num_samples * num_replicas
+        self.shuffle = shuffle
+        self.seed = seed
+
+    def __iter__(self) -> Iterator[int]:
+        size = len(self.dataset)
+        indices = list(range(size))
+        if self.shuffle:
+            generator = rl.Generator()
+            generator.manual_seed(self.seed + self.epoch)
+            indices = rl.randperm(size, generator=generator).tolist()
+        endless = itertools.cycle(indices) if indices else iter(())
+        padded = list(itertools.islice(endless, self.total_size))
+        return iter(padded[self.rank :: self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch begins, so that it gets an order of its own on all ranks."""
+        self.epoch = epoch
+
+
+def _place_in_group(num_replicas: int | None, rank: int | None) -> tuple[int, int]:
+    """The size of the process group and the place in it, where they are not given."""
+    group = getattr(rl, "distributed", None)
+    if group is None or not group.is_available():
+        raise RuntimeError("Requires distributed package to be available")
+    size = group.get_world_size() if num_replicas is None else num_replicas
+    return size, group.get_rank() if rank is None else rank

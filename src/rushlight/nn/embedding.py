@@ -212,7 +212,7 @@ def _row_from_front(index: int | None, rows: int) -> int | None:
     if index is None:
         return None
     if not -rows <= index < rows:
-        raise AssertionError("padding_idx must be within num_embeddings")
+        raise AssertionError("Padding_idx must be within num_embeddings")
     return index % rows
 
 

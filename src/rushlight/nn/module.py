@@ -96,7 +96,7 @@ class Module(Convertible, Savable, Hookable):
         self._check_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
-                f"cannot assign '{_type_text(tensor)}' object to buffer '{name}' "
+                f"cannot assign '{type_text(tensor)}' object to buffer '{name}' "
                 "(torch Tensor or None required)"
             )
         for hook in H.global_buffer_registration.values():
@@ -114,7 +114,7 @@ class Module(Convertible, Savable, Hookable):
         self._check_name("parameter", name, self._parameters)
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
-                f"cannot assign '{_type_text(param)}' object to parameter '{name}' "
+                f"cannot assign '{type_text(param)}' object to parameter '{name}' "
                 "(torch.nn.Parameter or None required)"
             )
         if param is not None and param.grad_fn is not None:
@@ -132,7 +132,7 @@ class Module(Convertible, Savable, Hookable):
     def add_module(self, name: str, module: Module | None) -> None:
         """Enter a submodule under a name."""
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"{_type_text(module)} is not a Module subclass")
+            raise TypeError(f"{type_text(module)} is not a Module subclass")
         self._check_ready("module")
         self._check_name("module", name, self._modules)
         owned(self, "_modules")[name] = _with_module_hooks(self, name, module)
@@ -147,9 +147,10 @@ class Module(Convertible, Savable, Hookable):
 
     def _check_name(self, kind: str, name: Any, table: dict[str, Any]) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"{kind} name should be a string. Got {_type_text(name)}")
+            raise TypeError(f"{kind} name should be a string. Got {type_text(name)}")
         if "." in name:
-            raise KeyError(f'{kind} name can\'t contain ".", got: "{name}"')
+            got = f", got: {name}" if kind == "module" else ""
+            raise KeyError(f'{kind} name can\'t contain "."{got}')
         if name == "":
             raise KeyError(f'{kind} name can\'t be empty string ""')
         if name not in table and hasattr(self, name):
@@ -202,7 +203,7 @@ class Module(Convertible, Savable, Hookable):
             if name in state.get(table, ()):
                 if value is not None:
                     raise TypeError(
-                        f"cannot assign '{_type_text(value)}' as {expected[0]} '{name}' "
+                        f"cannot assign '{type_text(value)}' as {expected[0]} '{name}' "
                         f"({expected[1]} or None expected)"
                     )
                 owned(self, table)[name] = None
@@ -441,7 +442,8 @@ def _with_module_hooks(owner: Module, name: str, module: Module | None) -> Modul
     return module
 
 
-def _type_text(value: Any) -> str:
+def type_text(value: Any) -> str:
+    """A value's type as messages name it."""
     kind = type(value)
     if kind.__module__ == "builtins":
         return kind.__name__

@@ -179,10 +179,7 @@ class CrossMapLRN2d(Module):
         self.k = k
 
     def forward(self, input: Tensor) -> Tensor:
-        before = (self.size - 1) // 2
-        padded = F.pad(input.square(), (0, 0, 0, 0, before, self.size - 1 - before))
-        energy = padded.unfold(1, self.size, 1).sum(-1)
-        return input * (energy * (self.alpha / self.size) + self.k) ** -self.beta
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -68,7 +68,7 @@ class Adagrad(Optimizer):
     def init(self, param: Tensor, group: dict[str, Any]) -> tuple[Tensor, ...]:
         value = group["initial_accumulator_value"]
         value = complex(value, value) if param.is_complex() else value
-        return (rl.full_like(param, value, memory_format=rl.preserve_format),)
+        return (rl.full_like(param, value),)
 
     def share_memory(self) -> None:
         """Move the state to memory that other processes can map."""
@@ -237,7 +237,8 @@ class Adadelta(Optimizer):
 
 class Adafactor(Optimizer):
     """Adam without momentum whose squares of a matrix are kept as row and column means
-    (Shazeer and Stern, 2018); steps are relative to the size of the parameter."""
+    (Shazeer and Stern, 2018); steps are relative to the size of the parameter.
+    """
 
     def __init__(
         self,
@@ -271,17 +272,14 @@ class Adafactor(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _check_grad(self, param: Tensor) -> None:
-        if param.is_complex():
-            raise RuntimeError("Adafactor does not support complex parameters")
-        super()._check_grad(param)
-
     def state_names(self, group: dict[str, Any], param: Tensor) -> tuple[str, ...]:
         return ("row_var", "col_var") if param.dim() > 1 else ("variance",)
 
     def init(self, param: Tensor, group: dict[str, Any]) -> tuple[Tensor, ...]:
+        if param.is_complex():
+            raise RuntimeError("Adafactor does not support complex parameters")
         if param.dim() <= 1:
-            return (rl.zeros_like(param, memory_format=rl.preserve_format),)
+            return (rl.zeros_like(param),)
         shape = list(param.shape)
         rows, columns = [*shape[:-1], 1], [*shape[:-2], 1, shape[-1]]
         return param.new_zeros(rows), param.new_zeros(columns)

@@ -195,7 +195,7 @@ class _Iterations:
         if search != "strong_wolfe":
             raise RuntimeError("only 'strong_wolfe' is supported")
         params = self.optimizer._params
-        start = [param.clone(memory_format=rl.contiguous_format) for param in params]
+        start = [param.clone() for param in params]
 
         def objective(t: float, d: Tensor) -> tuple[float, Tensor]:
             self.optimizer._move(t, d)

@@ -50,10 +50,10 @@ class Muon(Optimizer):
                         f"size: {param.size()}"
                     )
 
-    def _check_grad(self, param: Tensor) -> None:
+    def init(self, param: Tensor, group: dict[str, Any]) -> tuple[Tensor, ...]:
         if param.is_complex():
             raise RuntimeError("Muon does not support complex parameters")
-        super()._check_grad(param)
+        return super().init(param, group)
 
     def advance(
         self, group: dict[str, Any], numbers: dict[str, float], is_first: bool

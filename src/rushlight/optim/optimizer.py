@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import rushlight as rl
 from rushlight.nn.hooks import RemovableHandle, insert_hook
-from rushlight.nn.module import clear_gradient
+from rushlight.nn.module import clear_gradient, type_text
 from rushlight.tensor import Tensor
 from rushlight.trace import flush
 from rushlight.trace.memo import remembered
@@ -106,7 +106,7 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or "
-                f"dicts, but got {type(params).__module__}.{type(params).__qualname__}"
+                f"dicts, but got {type_text(params)}"
             )
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
@@ -135,7 +135,7 @@ class Optimizer:
 
     def first_numbers(self, group: dict[str, Any]) -> dict[str, float]:
         """The numbers of a parameter's state before its first step."""
-        return {name: 0.0 for name in self.NUMBERS}
+        return dict.fromkeys(self.NUMBERS, 0.0)
 
     def advance(
         self, group: dict[str, Any], numbers: dict[str, float], is_first: bool
@@ -173,7 +173,7 @@ class Optimizer:
             update_all(self.update, batches)
         return loss
 
-    def _collect(self) -> list[Batch]:
+    def _collect(self) -> list[Batch]:  # hot
         """The parameters with gradients, by what their update has in common."""
         batches: list[Batch] = []
         fresh: dict[int, tuple[Tensor, float]] = {}
@@ -182,34 +182,41 @@ class Optimizer:
             for param in group["params"]:
                 if param.grad is None:
                     continue
-                self._check_grad(param)
                 names = self.state_names(group, param)
                 state = self.state[param] if names or self.NUMBERS else {}
                 key = self._place(state, param, group, names)
-                if key not in found:
-                    found[key] = self._new_batch(group, key, state, fresh)
-                    batches.append(found[key][0])
-                batch, tensors = found[key]
+                entry = found.get(key)
+                if entry is None:
+                    entry = found[key] = self._new_batch(group, key, state, fresh)
+                    batches.append(entry[0])
+                batch, tensors = entry
                 state.update(tensors)
                 _append(batch, param, tuple([state[name] for name in names]))
         self._numbers = fresh
         return batches
 
-    def _check_grad(self, param: Tensor) -> None:
-        if getattr(param.grad, "is_sparse", False):
-            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
-
     def _place(
         self, state: dict[str, Any], param: Tensor, group: dict[str, Any], names: Any
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Any, ...]:  # hot
         """Whether a parameter's state was just made, and its numbers: a batch shares them."""
-        is_first = False
-        for name in (*self.NUMBERS, *names):
+        key: list[Any] = [False]
+        for name in names:
             if state.get(name) is None:
-                is_first = True
                 self._fill_state(state, param, group, names)
+                key[0] = True
                 break
-        return is_first, *[self._number(state[name]) for name in self.NUMBERS]
+        for name in self.NUMBERS:
+            value = state.get(name)
+            known = self._numbers.get(id(value))
+            is_known = known is not None and known[0] is value
+            key.append(known[1] if is_known else self._read(state, name, group))
+        return tuple(key)
+
+    def _read(self, state: dict[str, Any], name: str, group: dict[str, Any]) -> float:
+        """A number of a state that this optimizer did not write itself."""
+        if state.get(name) is None:
+            state[name] = rl.tensor(self.first_numbers(group)[name], dtype=_number_dtype())
+        return float(state[name])
 
     def _new_batch(
         self,
@@ -234,12 +241,6 @@ class Optimizer:
         if missing:
             made = dict(zip(names, self.init(param, group), strict=True))
             state.update({name: made[name] for name in missing})
-
-    def _number(self, value: Any) -> float:
-        known = self._numbers.get(id(value))
-        if known is not None and known[0] is value:
-            return known[1]
-        return float(value)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients, or fill them with zero."""
@@ -351,7 +352,7 @@ class Optimizer:
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             if key in by_position:
-                state[by_position[key]] = _cast(by_position[key], value)
+                state[by_position[key]] = _cast(by_position[key], value, self.NUMBERS)
             else:
                 state[key] = value
         groups = [_merged(own, new) for own, new in zip(self.param_groups, saved, strict=True)]
@@ -475,7 +476,7 @@ def _new_arguments(step: Any, result: Any) -> tuple[tuple[Any, ...], dict[str, A
 def _check_param(param: Any) -> None:
     if not isinstance(param, Tensor):
         raise TypeError(
-            f"optimizer can only optimize Tensors, but one of the params is {type(param)}"
+            f"optimizer can only optimize Tensors, but one of the params is {type_text(param)}"
         )
     if not (param.is_leaf or param.retains_grad):
         raise ValueError("can't optimize a non-leaf Tensor")
@@ -484,7 +485,7 @@ def _check_param(param: Any) -> None:
 def _append(batch: Batch, param: Tensor, state: tuple[Tensor, ...]) -> None:
     """Add a parameter to a batch; a complex one as pairs of real numbers."""
     grad = param.grad
-    if param.is_complex():
+    if param.dtype.is_complex:
         param, grad = rl.view_as_real(param), rl.view_as_real(grad)
         state = tuple(rl.view_as_real(s) if s.is_complex() else s for s in state)
     batch.params.append(param)
@@ -514,7 +515,7 @@ def _number_dtype() -> Any:
 
 
 def _zeros_like(param: Tensor) -> Tensor:
-    return rl.zeros_like(param, memory_format=rl.preserve_format)
+    return rl.zeros_like(param)
 
 
 def _without_params(group: dict[str, Any]) -> dict[str, Any]:
@@ -539,18 +540,18 @@ def _merged(own: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _cast(param: Tensor, value: Any, key: str | None = None) -> Any:
-    """State in the parameter's dtype, copied; step counts stay as they are."""
+def _cast(param: Tensor, value: Any, numbers: tuple[str, ...], key: str | None = None) -> Any:
+    """State in the parameter's dtype; numbers keep theirs, so that a restart changes no bit."""
     if isinstance(value, Tensor):
-        if key == "step":
+        if key == "step" or key in numbers:
             return value
         if param.is_floating_point():
             return value.to(dtype=param.dtype, device=param.device)
         return value.to(device=param.device)
     if isinstance(value, dict):
-        return {k: _cast(param, v, key=k) for k, v in value.items()}
+        return {k: _cast(param, v, numbers, key=k) for k, v in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return type(value)(_cast(param, v) for v in value)  # type: ignore[call-arg]
+        return type(value)(_cast(param, v, numbers) for v in value)  # type: ignore[call-arg]
     return value
 
 
@@ -566,7 +567,7 @@ def check_options(**options: Any) -> None:
         raise ValueError("Tensor lr must be 1-element")
     for name, text in _NON_NEGATIVE.items():
         value = options.get(name, 0.0)
-        if not 0.0 <= value:
+        if not value >= 0.0:
             raise ValueError(f"Invalid {text}: {value}")
     for i, beta in enumerate(options.get("betas", ())):
         if not 0.0 <= beta < 1.0:

@@ -11,7 +11,8 @@ from rushlight.tensor import Tensor
 
 class Rprop(Optimizer):
     """A step size for each weight, that grows while the gradient's sign stays and shrinks when
-    it changes (Riedmiller and Braun, 1993)."""
+    it changes (Riedmiller and Braun, 1993).
+    """
 
     STATE = ("prev", "step_size")
 
@@ -44,7 +45,7 @@ class Rprop(Optimizer):
     def init(self, param: Tensor, group: dict[str, Any]) -> tuple[Tensor, ...]:
         lr = number(group["lr"])
         first = complex(lr, lr) if param.is_complex() else lr
-        previous = rl.zeros_like(param, memory_format=rl.preserve_format)
+        previous = rl.zeros_like(param)
         return previous, rl.full_like(param, first)
 
     def advance(

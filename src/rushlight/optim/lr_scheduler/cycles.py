@@ -20,7 +20,8 @@ from rushlight.optim.optimizer import Optimizer
 
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Half a cosine from the initial rate to `eta_min`, again and again: over `T_0` epochs, and
-    then `T_mult` times as long each time (Loshchilov and Hutter, 2017)."""
+    then `T_mult` times as long each time (Loshchilov and Hutter, 2017).
+    """
 
     def __init__(
         self,
