@@ -33,7 +33,11 @@ def singles(x: rl.Tensor, y: rl.Tensor) -> rl.Tensor:
     return x.exp().tanh().sigmoid()
 
 
-ROWS = (("mul number, add, tanh", chain), ("mul, add, sub", pairs), ("exp, tanh, sigmoid", singles))
+ROWS = (
+    ("mul number, add, tanh", chain),
+    ("mul, add, sub", pairs),
+    ("exp, tanh, sigmoid", singles),
+)
 
 
 def cost(step: Step, with_gradients: bool, count: int, repeats: int) -> float:

@@ -137,8 +137,12 @@ def test_unknown_operands_are_refused() -> None:
 def test_alpha_follows_pytorch() -> None:
     for kind in ("float32", "int64", "bool", "bfloat16"):
         for alpha in (1, 2, 2.5, True):
-            check(lambda lib, a, b: lib.add(a, b, alpha=alpha), values(kind), values(kind, seed=1))
-            check(lambda lib, a, b: lib.sub(a, b, alpha=alpha), values(kind), values(kind, seed=1))
+            check(
+                lambda lib, a, b: lib.add(a, b, alpha=alpha), values(kind), values(kind, seed=1)
+            )
+            check(
+                lambda lib, a, b: lib.sub(a, b, alpha=alpha), values(kind), values(kind, seed=1)
+            )
             check(lambda lib, a: lib.rsub(a, 2, alpha=alpha), values(kind))
 
 
@@ -208,8 +212,14 @@ def test_clamp_with_tensors() -> None:
 
 def test_where_takes_scalars_and_broadcasts() -> None:
     condition = values("bool", (3, 1))
-    for pair in ((1, 2.0), (1, 2), (True, False), (values("float32", (4,)), 2.5),
-                 (values("int64", (4,)), 2.5), (values("float64", ()), values("float32", (4,)))):
+    for pair in (
+        (1, 2.0),
+        (1, 2),
+        (True, False),
+        (values("float32", (4,)), 2.5),
+        (values("int64", (4,)), 2.5),
+        (values("float64", ()), values("float32", (4,))),
+    ):
         check(lambda lib, c, a, b: lib.where(c, a, b), condition, *pair)
     check(lambda lib, c: lib.where(c, 1, 2), values("float32"))
 
@@ -297,7 +307,9 @@ def test_activation_gradients(name: str) -> None:
     x = torch.linspace(-8, 8, 32, dtype=torch.float64)
     ulp = 1e9 if name == "hardsigmoid" else 64  # PyTorch rounds 1/6 to float32
     second = name != "hardsigmoid"  # PyTorch has none
-    check_gradients(lambda lib, x: getattr(lib.nn.functional, name)(x), x, ulp=ulp, second=second)
+    check_gradients(
+        lambda lib, x: getattr(lib.nn.functional, name)(x), x, ulp=ulp, second=second
+    )
 
 
 def test_activation_options() -> None:
@@ -356,7 +368,9 @@ def test_isclose_and_equal() -> None:
     check(lambda lib, a, b: lib.isclose(a, b), values("int64"), values("float32"))
     assert rl.allclose(ours_of(a), ours_of(a), equal_nan=True)
     assert not rl.allclose(ours_of(a), ours_of(a))
-    assert rl.equal(rl.tensor([1]), rl.tensor([1.0])) and not rl.equal(rl.tensor([1]), rl.tensor([1, 2]))
+    assert rl.equal(rl.tensor([1]), rl.tensor([1.0])) and not rl.equal(
+        rl.tensor([1]), rl.tensor([1, 2])
+    )
 
 
 def test_half_precision_rounds_once() -> None:

@@ -107,7 +107,9 @@ def hardtanh(
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if not input.dtype.is_signed and input.dtype is not dt.bool_ and min(min_val, max_val) < 0:
-        raise RuntimeError("hardtanh: cannot do hardtanh on an unsigned type with negative limits")
+        raise RuntimeError(
+            "hardtanh: cannot do hardtanh on an unsigned type with negative limits"
+        )
     return applied(HARDTANH, input, inplace, low=min_val, high=max_val)
 
 
@@ -170,7 +172,9 @@ def prelu(input: Any, weight: Any) -> Any:
         )
     count = weight.numel()
     if weight.ndim > 1:
-        raise RuntimeError(f"prelu: weight must be 0-d or 1-d, but has {weight.ndim} dimensions")
+        raise RuntimeError(
+            f"prelu: weight must be 0-d or 1-d, but has {weight.ndim} dimensions"
+        )
     if weight.ndim == 1:
         channels = input.shape[1] if input.ndim > 1 else 1
         if input.ndim == 0 or (count != 1 and count != channels):
@@ -179,7 +183,9 @@ def prelu(input: Any, weight: Any) -> Any:
                     f"prelu: Mismatch of parameter numbers and input channel size. Found parameter "
                     f"numbers = {count} and channel size = {channels}."
                 )
-        shape = (1, count, *(1,) * (input.ndim - 2)) if input.ndim > 1 else (count,) * input.ndim
+        shape = (
+            (1, count, *(1,) * (input.ndim - 2)) if input.ndim > 1 else (count,) * input.ndim
+        )
         weight = weight.reshape(shape)
     return PRELU(input, weight)
 
@@ -211,9 +217,7 @@ def _elu_lower(k: Any, x: Any, alpha: float, scale: float, input_scale: float) -
     return k.select(x > 0, x * scale, k.expm1(x * input_scale) * (alpha * scale))
 
 
-def _elu_slope(
-    m: Any, out: Any, x: Any, alpha: float, scale: float, input_scale: float
-) -> Any:
+def _elu_slope(m: Any, out: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
     return m.select(x > 0, scale, m.exp(x * input_scale) * (alpha * scale * input_scale))
 
 
@@ -259,7 +263,9 @@ def _gelu_slope(m: Any, out: Any, x: Any) -> Any:
 
 
 GELU = _activation("gelu", lambda k, x: x * (k.erfc(x * -SQRT_HALF) * 0.5), _gelu_slope)
-_BEND = 2 * math.sqrt(2 / math.pi)  # 0.5 * (1 + tanh(z)) is sigmoid(2 * z), without cancellation
+_BEND = 2 * math.sqrt(
+    2 / math.pi
+)  # 0.5 * (1 + tanh(z)) is sigmoid(2 * z), without cancellation
 
 
 def _gelu_tanh_lower(k: Any, x: Any) -> Any:
@@ -359,7 +365,11 @@ def _softsign_slope(m: Any, out: Any, x: Any) -> Any:
 
 
 SOFTSIGN = pointwise(
-    "softsign", lambda k, x: x / (k.abs(x) + 1), _softsign_slope, to="float", accepts=is_not_bool
+    "softsign",
+    lambda k, x: x / (k.abs(x) + 1),
+    _softsign_slope,
+    to="float",
+    accepts=is_not_bool,
 )
 
 
@@ -391,9 +401,7 @@ HARDSHRINK = _activation(
 )
 SOFTSHRINK = _activation(
     "softshrink",
-    lambda k, x, lambd: k.select(
-        x > lambd, x - lambd, k.select(x < -lambd, x + lambd, x * 0)
-    ),
+    lambda k, x, lambd: k.select(x > lambd, x - lambd, k.select(x < -lambd, x + lambd, x * 0)),
     attrs=("lambd",),
     vjp=lambda g, out, x, lambd: RECORDED.where((x >= -lambd) & (x <= lambd), 0, g),
 )

@@ -166,7 +166,9 @@ def _no_change(g: Any, out: Any, a: Any, b: Any) -> Any:
 
 
 TRUNC_DIVIDE = _rounded_quotient("trunc_divide", lambda k, a, b: k.truncdiv(a, b), _no_change)
-FLOOR_QUOTIENT = _rounded_quotient("floor_quotient", lambda k, a, b: k.floordiv(a, b), _no_change)
+FLOOR_QUOTIENT = _rounded_quotient(
+    "floor_quotient", lambda k, a, b: k.floordiv(a, b), _no_change
+)
 FLOOR_DIVIDE = _rounded_quotient("floor_divide", lambda k, a, b: k.floordiv(a, b), None)
 REMAINDER = _rounded_quotient(
     "remainder",
@@ -234,7 +236,9 @@ def fmod(input: Any, other: Any) -> Any:
     return FMOD(input, other)
 
 
-RECIPROCAL = pointwise("reciprocal", lambda k, x: 1 / x, lambda m, out, x: -(out * out), to="float")
+RECIPROCAL = pointwise(
+    "reciprocal", lambda k, x: 1 / x, lambda m, out, x: -(out * out), to="float"
+)
 reciprocal = unary_function(RECIPROCAL)
 
 
@@ -280,9 +284,7 @@ def _pow_vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
     return scaled(g, slope), scaled(g, growth)
 
 
-POW = pointwise(
-    "pow", _pow_lower, vjp=_pow_vjp, accepts=is_not_bool, wanted="numbers"
-)
+POW = pointwise("pow", _pow_lower, vjp=_pow_vjp, accepts=is_not_bool, wanted="numbers")
 
 
 @public("torch", "Tensor", inplace=True, out=True)
@@ -323,7 +325,10 @@ def _number_power(x: Any, exponent: Any) -> Any:
 def float_power(input: Any, exponent: Any) -> Any:
     """input to the power of exponent, calculated in float64."""
     check_one_tensor("float_power", input, exponent)
-    parts = (CAST(x, dtype=dt.float64) if hasattr(x, "_storage") else float(x) for x in (input, exponent))
+    parts = (
+        CAST(x, dtype=dt.float64) if hasattr(x, "_storage") else float(x)
+        for x in (input, exponent)
+    )
     base, power = parts
     return pow(base, power) if hasattr(base, "_storage") else POW(base, power)
 

@@ -65,7 +65,9 @@ def _series(coefficients: Sequence[float], t: Any) -> Any:
     return t * later - last + coefficients[0]
 
 
-def _scaled_bessel(k: Any, x: Any, small: Sequence[float], large: Sequence[float], is_odd: bool) -> Any:
+def _scaled_bessel(
+    k: Any, x: Any, small: Sequence[float], large: Sequence[float], is_odd: bool
+) -> Any:
     """exp(-|x|) I(x) in float64."""
     size = k.abs(x)
     near = _series(small, k.min(size, 8) * 0.25 - 1)

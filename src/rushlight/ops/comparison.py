@@ -123,7 +123,9 @@ def isclose(
         raise RuntimeError(f"isclose: {input.dtype!r} did not match {other.dtype!r}")
     for name, value in (("rtol", rtol), ("atol", atol)):
         if not value >= 0:
-            raise RuntimeError(f"isclose: {name} must be greater than or equal to zero, but got {value}")
+            raise RuntimeError(
+                f"isclose: {name} must be greater than or equal to zero, but got {value}"
+            )
     same = EQ(input, other)
     if equal_nan and input.dtype.is_floating_point:
         same = same | (ISNAN(input) & ISNAN(other))

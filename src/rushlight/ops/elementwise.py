@@ -14,7 +14,15 @@ from typing import Any  # operands are tensors, references or numbers
 from rushlight import config, errors, views
 from rushlight import dtype as dt
 from rushlight.dtype import dtype
-from rushlight.ops.registry import NOT_DIFFERENTIABLE, OPS, Op, TensorType, names_used, public, recorder
+from rushlight.ops.registry import (
+    NOT_DIFFERENTIABLE,
+    OPS,
+    Op,
+    TensorType,
+    names_used,
+    public,
+    recorder,
+)
 
 Lower = Callable[..., Any]
 Slope = Callable[..., Any]
@@ -192,7 +200,9 @@ def masked(keep: Any, g: Any) -> Any:
 
 def _differentiate(op: Op, slopes: Sequence[Slope | None]) -> None:
     """Give an op the derivative that its slopes say, and save only what they read."""
-    first = [None if s is None else _FirstOrder(op, i, s, len(slopes)) for i, s in enumerate(slopes)]
+    first = [
+        None if s is None else _FirstOrder(op, i, s, len(slopes)) for i, s in enumerate(slopes)
+    ]
     made = [f for f in first if f is not None]
 
     def vjp(g: Any, out: Any, *operands: Any, **named: Any) -> Any:

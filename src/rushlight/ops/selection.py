@@ -212,7 +212,9 @@ def heaviside(input: Any, values: Any) -> Any:
     """0 for negative elements, 1 for positive ones, `values` at zero."""
     check_tensors("heaviside", input=input, values=values)
     if input.dtype is not values.dtype:
-        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+        raise RuntimeError(
+            "heaviside is not yet implemented for tensors with different dtypes."
+        )
     return HEAVISIDE(input, values)
 
 

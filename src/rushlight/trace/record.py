@@ -265,7 +265,11 @@ def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
             trace.edge = edge
             kept = (value,) if edge.keeps[0] else _NONE_KEPT
             node = _node(trace, edge, ((source, x._output),), kept)
-            return _result(trace, edge, node) if edge.out is not None else _results(trace, edge, node)
+            return (
+                _result(trace, edge, node)
+                if edge.out is not None
+                else _results(trace, edge, node)
+            )
     key = (op, attrs, value.position, x._view, -1)
     edge = trace.edge.children.get(key)
     if edge is None:
@@ -428,7 +432,11 @@ def _operand_type(x: Any) -> TensorType:
 
 
 def _miss(
-    trace: Trace, op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...], key: tuple[Any, ...]
+    trace: Trace,
+    op: Op,
+    operands: tuple[Any, ...],
+    attrs: tuple[Any, ...],
+    key: tuple[Any, ...],
 ) -> Edge:
     """The first time a step is taken here: run the type rule (on the user's line) and make an edge."""
     described = []
