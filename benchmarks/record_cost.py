@@ -2,8 +2,9 @@
 
     python -m benchmarks.record_cost [--count 300] [--repeats 30]
 
-Each row records the same steps again and again in fresh traces whose results nobody keeps, so a flush has nothing
-to do; the minimum over the repeats is printed. PyTorch's dispatch of such operations takes 1 to 1.4 us.
+Each row records the same steps again and again in fresh traces whose results nobody keeps, so a
+flush has nothing to do; the minimum over the repeats is printed. PyTorch's dispatch of such
+operations takes 1 to 1.4 us.
 """
 
 from __future__ import annotations

@@ -13,27 +13,128 @@ import rushlight.nn
 INF, NAN = float("inf"), float("nan")
 EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 100.0, -100.0, 1e-5, INF, -INF, NAN]
 
-UNARY = (
-    "abs acos acosh asin asinh atan atanh ceil cos cosh deg2rad digamma erf erfc erfinv exp exp2 "
-    "expm1 floor frac isfinite isinf isnan isneginf isposinf isreal lgamma log log10 log1p log2 "
-    "logical_not logit nan_to_num neg positive rad2deg reciprocal round rsqrt sgn sigmoid sign "
-    "signbit sin sinc sinh sqrt square tan tanh trunc bitwise_not relu"
-).split()
-BINARY = (
-    "add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign "
-    "div eq floor_divide fmax fmin fmod ge gt heaviside hypot le logaddexp logaddexp2 logical_and "
-    "logical_or logical_xor lt maximum minimum mul ne nextafter pow remainder sub xlogy gcd lcm "
-    "ldexp true_divide"
-).split()
+UNARY = [
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "ceil",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "frac",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logical_not",
+    "logit",
+    "nan_to_num",
+    "neg",
+    "positive",
+    "rad2deg",
+    "reciprocal",
+    "round",
+    "rsqrt",
+    "sgn",
+    "sigmoid",
+    "sign",
+    "signbit",
+    "sin",
+    "sinc",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+    "bitwise_not",
+    "relu",
+]
+BINARY = [
+    "add",
+    "atan2",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "copysign",
+    "div",
+    "eq",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "ge",
+    "gt",
+    "heaviside",
+    "hypot",
+    "le",
+    "logaddexp",
+    "logaddexp2",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "lt",
+    "maximum",
+    "minimum",
+    "mul",
+    "ne",
+    "nextafter",
+    "pow",
+    "remainder",
+    "sub",
+    "xlogy",
+    "gcd",
+    "lcm",
+    "ldexp",
+    "true_divide",
+]
 OPERATORS = (
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
     operator.pow, operator.and_, operator.or_, operator.xor, operator.lt, operator.le,
     operator.eq, operator.ne, operator.gt, operator.ge,
 )  # fmt: skip
-ACTIVATIONS = (
-    "celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu "
-    "relu6 selu silu softplus softshrink softsign tanhshrink rrelu"
-).split()
+ACTIVATIONS = [
+    "celu",
+    "elu",
+    "gelu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "leaky_relu",
+    "logsigmoid",
+    "mish",
+    "relu",
+    "relu6",
+    "selu",
+    "silu",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanhshrink",
+    "rrelu",
+]
 HALF = ("float16", "bfloat16")
 
 
@@ -155,7 +256,7 @@ def test_division_by_the_integer_zero() -> None:
 def test_numbers_that_do_not_fit_are_not_wrapped() -> None:
     x = rl.tensor([1, -1], dtype=rl.int8)
     assert (x < 256).tolist() == [True, True]
-    assert (256 < x).tolist() == [False, False]
+    assert (x > 256).tolist() == [False, False]
     assert (rl.tensor(1, dtype=rl.int16) // 32768).item() == 0
 
 
@@ -259,8 +360,26 @@ def test_unary_gradients(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    "add sub mul div atan2 copysign fmax fmin fmod hypot logaddexp logaddexp2 maximum minimum pow "
-    "remainder xlogy ldexp".split(),
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "atan2",
+        "copysign",
+        "fmax",
+        "fmin",
+        "fmod",
+        "hypot",
+        "logaddexp",
+        "logaddexp2",
+        "maximum",
+        "minimum",
+        "pow",
+        "remainder",
+        "xlogy",
+        "ldexp",
+    ],
 )
 def test_binary_gradients(name: str) -> None:
     a = values("float64", (3, 4)).abs() + 0.1

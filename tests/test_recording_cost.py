@@ -1,4 +1,6 @@
-"""The recorder's hit path: what is recorded again makes no new edge, whatever numbers it is given."""
+"""The recorder's hit path: what is recorded again makes no new edge, whatever numbers it is
+given.
+"""
 
 from __future__ import annotations
 

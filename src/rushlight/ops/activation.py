@@ -44,7 +44,7 @@ def applied(op: Op, input: Any, inplace: bool, **attrs: Any) -> Any:
     return recorder.write(input, out, op.name + "_")
 
 
-# -- relu and its relatives ------------------------------------------------------------------------------
+# -- relu and its relatives --------------------------------------------------------------------
 
 
 RELU = pointwise(
@@ -210,7 +210,7 @@ def rrelu(
     return recorder.write(input, out, "rrelu_") if inplace else out
 
 
-# -- exponential linear units ------------------------------------------------------------------------------
+# -- exponential linear units ------------------------------------------------------------------
 
 
 def _elu_lower(k: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
@@ -255,7 +255,7 @@ for _place in ("torch", "F"):
     public(_place, name="celu_")(lambda input, alpha=1.0: celu(input, alpha, True))
 
 
-# -- gelu, silu, mish ----------------------------------------------------------------------------------------
+# -- gelu, silu, mish --------------------------------------------------------------------------
 
 
 def _gelu_slope(m: Any, out: Any, x: Any) -> Any:
@@ -323,7 +323,7 @@ def mish(input: Any, inplace: bool = False) -> Any:
     return applied(MISH, input, inplace)
 
 
-# -- soft and hard forms -------------------------------------------------------------------------------------
+# -- soft and hard forms -----------------------------------------------------------------------
 
 
 def _softplus_lower(k: Any, x: Any, beta: float, threshold: float) -> Any:

@@ -27,7 +27,7 @@ from rushlight.ops.elementwise import (
 )
 from rushlight.ops.registry import Op, TensorType, public
 
-# -- sums and products -----------------------------------------------------------------------------------
+# -- sums and products -------------------------------------------------------------------------
 
 
 def _or_for_bool(k: Any, a: Any, b: Any) -> Any:
@@ -77,7 +77,8 @@ ADD_SCALED = pointwise(  # one rounding in half precision, one step for the reco
 
 def _checked_alpha(op: str, alpha: Any, *operands: Any) -> Any:
     """The multiplier, which has no say in the result's dtype; refused where it is of a higher
-    category than the result, as PyTorch does."""
+    category than the result, as PyTorch does.
+    """
     kinds = [x.dtype.category if hasattr(x, "dtype") else of_number(x) for x in operands]
     kind = of_number(alpha) if not hasattr(alpha, "dtype") else alpha.dtype.category
     if kind is Category.BOOL and max(kinds) is not Category.BOOL:
@@ -137,12 +138,13 @@ def positive(input: Any) -> Any:
     return input
 
 
-# -- quotients -------------------------------------------------------------------------------------------
+# -- quotients ---------------------------------------------------------------------------------
 
 
 def _rounded_quotient(name: str, lower: Any, vjp: Any) -> Op:
     """Whole-number division: integers of a small dtype are divided as int64 when a Python number
-    takes part, so that a number which does not fit is not wrapped around first."""
+    takes part, so that a number which does not fit is not wrapped around first.
+    """
 
     def type_rule(a: TensorType, b: TensorType) -> TensorType:
         out = pointwise_type(name, "same", a, b)
@@ -242,7 +244,7 @@ RECIPROCAL = pointwise(
 reciprocal = unary_function(RECIPROCAL)
 
 
-# -- powers ------------------------------------------------------------------------------------------------
+# -- powers ------------------------------------------------------------------------------------
 
 
 @public("torch", "Tensor", inplace=True, out=True)
@@ -277,7 +279,8 @@ def _pow_lower(k: Any, a: Any, b: Any) -> Any:
 
 def _pow_vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
     """Zero by the base where the exponent is 0, and by the exponent where the base is 0 (and the
-    exponent not negative), whatever the other factors are."""
+    exponent not negative), whatever the other factors are.
+    """
     slope = RECORDED.where(RECORDED.eq(b, 0), 0, b * POW(a, b - 1))
     settled = RECORDED.eq(a, 0) & (RECORDED.ge(b, 0))
     growth = RECORDED.where(settled, 0, out * RECORDED.log(a))
@@ -344,7 +347,7 @@ def _float_power_in_place(input: Any, exponent: Any) -> Any:
 public("Tensor", name="float_power_")(_float_power_in_place)
 
 
-# -- updates -----------------------------------------------------------------------------------------------
+# -- updates -----------------------------------------------------------------------------------
 
 
 def _lerp_lower(k: Any, start: Any, end: Any, weight: Any) -> Any:
@@ -418,7 +421,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     return ADDCDIV(input, tensor1, tensor2, value)
 
 
-# -- greatest common divisors ------------------------------------------------------------------------------
+# -- greatest common divisors ------------------------------------------------------------------
 
 
 def _whole_number_op(name: str, function: Any) -> Op:

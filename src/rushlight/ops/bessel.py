@@ -1,7 +1,7 @@
 """Modified Bessel functions of the first kind, and the functions that only SciPy calculates.
 
-I0 and I1 come from Chebyshev series of our own: of exp(-x) I(x) on [0, 8] (of I1(x) / x for the odd one), and of
-exp(-x) sqrt(x) I(x) in 8 / x beyond; both to the last bits of float64.
+I0 and I1 come from Chebyshev series of our own: of exp(-x) I(x) on [0, 8] (of I1(x) / x for the
+odd one), and of exp(-x) sqrt(x) I(x) in 8 / x beyond; both to the last bits of float64.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def modified_bessel_i1(input: Any) -> Any:
     return I1(input)
 
 
-# -- by SciPy ------------------------------------------------------------------------------------------
+# -- by SciPy ----------------------------------------------------------------------------------
 
 
 def by_scipy(*arrays: Any, name: str) -> Any:

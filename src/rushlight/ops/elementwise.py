@@ -1,8 +1,10 @@
-"""How elementwise operations are made: type rules, the constructor, and derivatives from slopes.
+"""How elementwise operations are made: type rules, the constructor, and derivatives from
+slopes.
 
-A slope is the derivative of the result by one operand, written once and read twice: on builder references, where
-it becomes one op that rounds once (the ordinary backward pass), and on tensors, where it is recorded and can be
-differentiated again. Gradients are `g * slope` with an exact zero wherever g is zero.
+A slope is the derivative of the result by one operand, written once and read twice: on builder
+references, where it becomes one op that rounds once (the ordinary backward pass), and on
+tensors, where it is recorded and can be differentiated again. Gradients are `g * slope` with an
+exact zero wherever g is zero.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ Slope = Callable[..., Any]
 Accepts = Callable[[dtype], bool]
 
 
-# -- type rules --------------------------------------------------------------------------------------
+# -- type rules --------------------------------------------------------------------------------
 
 
 def promoted(*types: TensorType) -> dtype:
     """The common dtype of operands by PyTorch's rules; numbers alone take the dtype a tensor of
-    them would have."""
+    them would have.
+    """
     default = config.default_dtype()
     if all(t.weak for t in types):
         return dt.number_dtype(max(t.dtype.category for t in types), default)
@@ -43,7 +46,8 @@ def promoted(*types: TensorType) -> dtype:
 
 def pointwise_type(op: str, to: str, *types: TensorType) -> TensorType:
     """Broadcast shape and promoted dtype; `to` is 'same', 'float' (integers become the default
-    float) or 'bool'."""
+    float) or 'bool'.
+    """
     shape = views.broadcast_shapes(op, *(t.shape for t in types))
     if to == "bool":
         return TensorType(shape, dt.bool_)
@@ -105,7 +109,7 @@ def check_one_tensor(op: str, a: Any, b: Any) -> None:
         raise errors.not_a_tensor(op, "input", a)
 
 
-# -- the constructor -----------------------------------------------------------------------------------
+# -- the constructor ---------------------------------------------------------------------------
 
 
 def pointwise(
@@ -148,7 +152,8 @@ def pointwise(
 
 def comparison(name: str, lower: Lower) -> Op:
     """A pointwise op with bool results; a Python integer is compared exactly, also with a tensor
-    of small integers that could not hold it."""
+    of small integers that could not hold it.
+    """
 
     def type_rule(*types: TensorType) -> TensorType:
         return pointwise_type(name, "bool", *types)
@@ -163,7 +168,7 @@ def comparison(name: str, lower: Lower) -> Op:
     return Op(name, type=type_rule, lower=lower_rule, vjp=NOT_DIFFERENTIABLE)
 
 
-# -- derivatives ---------------------------------------------------------------------------------------
+# -- derivatives -------------------------------------------------------------------------------
 
 
 class _Recorded:
@@ -307,7 +312,8 @@ def binary_function(
     numbers: str = "second",
 ) -> Callable[..., Any]:
     """The public function of a two-operand op. `numbers`: where PyTorch takes a Python number:
-    'second' operand only, 'either' or 'none'."""
+    'second' operand only, 'either' or 'none'.
+    """
 
     def second(input: Any, other: Any) -> Any:
         if not hasattr(input, "_storage"):
@@ -329,7 +335,7 @@ def binary_function(
     return bind(chosen)
 
 
-# -- selection, conversion -----------------------------------------------------------------------------
+# -- selection, conversion ---------------------------------------------------------------------
 
 
 def where_type(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:

@@ -121,6 +121,7 @@ class Op:
         if vjp is None or isinstance(vjp, _NotDifferentiable):
             vjp = _no_derivative(name)
         self.vjp: Vjp = vjp
+        self.find_uses = lambda: names_used(self.vjp)
         if name in OPS:
             raise ValueError(f"op {name!r} is declared twice")
         OPS[name] = self
@@ -135,7 +136,7 @@ class Op:
         """`uses` and `uses_out`, found when first asked for: reading bytecode takes time."""
         if name not in ("uses", "uses_out"):
             raise AttributeError(name)
-        self.uses_out, self.uses = names_used(self.vjp)
+        self.uses_out, self.uses = self.find_uses()
         return getattr(self, name)
 
     def __repr__(self) -> str:

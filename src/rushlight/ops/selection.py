@@ -21,7 +21,7 @@ from rushlight.ops.elementwise import (
 )
 from rushlight.ops.registry import OPS, public
 
-# -- where -------------------------------------------------------------------------------------------
+# -- where -------------------------------------------------------------------------------------
 
 
 @public("torch", out=True)
@@ -44,7 +44,7 @@ def _where_method(input: Any, condition: Any, other: Any) -> Any:
     return WHERE(condition, input, other)
 
 
-# -- the greater and the smaller ---------------------------------------------------------------------------
+# -- the greater and the smaller ---------------------------------------------------------------
 
 
 def _extreme_vjp(name: str) -> Any:
@@ -92,7 +92,7 @@ fmax = binary_function(FMAX, inplace=False, numbers="none")
 fmin = binary_function(FMIN, inplace=False, numbers="none")
 
 
-# -- clamp -------------------------------------------------------------------------------------------------
+# -- clamp -------------------------------------------------------------------------------------
 
 
 def _clamp_vjp(g: Any, out: Any, x: Any, low: Any, high: Any) -> Any:
@@ -158,7 +158,7 @@ def clamp_max(input: Any, max: Any) -> Any:
     return CLAMP_MAX(input, max)
 
 
-# -- replacing what is not a number ------------------------------------------------------------------------
+# -- replacing what is not a number ------------------------------------------------------------
 
 
 def _nan_to_num_lower(k: Any, x: Any, nan: float, posinf: float, neginf: float) -> Any:
@@ -193,7 +193,7 @@ def nan_to_num(
     )
 
 
-# -- by sign -----------------------------------------------------------------------------------------------
+# -- by sign -----------------------------------------------------------------------------------
 
 
 def _heaviside_lower(k: Any, x: Any, values: Any) -> Any:
@@ -284,7 +284,8 @@ def next_float16(a: Any, b: Any) -> Any:
 
 def next_bfloat16(a: Any, b: Any) -> Any:
     """The neighbour of each bfloat16 value of a towards b: these are float32 values whose last 16
-    bits are zero, so the next one is 2**16 steps away."""
+    bits are zero, so the next one is 2**16 steps away.
+    """
     bits = a.view(np.int32)
     away = (a < b) == (bits >= 0)
     moved = (bits + np.where(away, 0x10000, -0x10000).astype(np.int32)).view(np.float32)

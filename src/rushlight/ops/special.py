@@ -29,7 +29,7 @@ def _special(op: Op, name: str | None = None) -> Any:
     return unary_function(op, name, places=("special",), inplace=False)
 
 
-# -- gamma -----------------------------------------------------------------------------------------------
+# -- gamma -------------------------------------------------------------------------------------
 
 LGAMMA = pointwise(
     "lgamma", lambda k, x: k.lgamma(x), lambda m, out, x: m.digamma(x), to="float"
@@ -193,12 +193,13 @@ def gammaincc(input: Any, other: Any) -> Any:
     return GAMMAINCC(input, other)
 
 
-# -- the normal distribution -------------------------------------------------------------------------------
+# -- the normal distribution -------------------------------------------------------------------
 
 
 def _erfcx(k: Any, x: Any) -> Any:
     """exp(x*x) erfc(x) in float64: the product while both factors are finite, then the asymptotic
-    series (16 terms are exact to the last bits from 8 on)."""
+    series (16 terms are exact to the last bits from 8 on).
+    """
     near = k.exp(k.min(x * x, 709)) * k.erfc(x)
     large = k.max(x, 8)
     step = -0.5 / (large * large)
@@ -295,7 +296,7 @@ def _spherical_lower(k: Any, x: Any) -> Any:
 spherical_bessel_j0 = _special(pointwise("spherical_bessel_j0", _spherical_lower, to="float"))
 
 
-# -- orthogonal polynomials ----------------------------------------------------------------------------------
+# -- orthogonal polynomials --------------------------------------------------------------------
 
 
 def polynomial_values(x: Any, n: Any, *, family: str) -> Any:

@@ -1,9 +1,9 @@
 """The recorder: the hot path from a user's call to a pending tensor.
 
-Note: the key of a step. `(op, attrs, grad?, position, view, gradient node, ...)` names everything the outcome
-depends on, so one dictionary look-up finds the edge that already knows the result types. The index of each
-operand's gradient node is part of it, hence a path also fixes the structure of the tape, and a whole
-`backward()` can be remembered at an edge.
+Note: the key of a step. `(op, attrs, grad?, position, view, gradient node, ...)` names
+everything the outcome depends on, so one dictionary look-up finds the edge that already knows
+the result types. The index of each operand's gradient node is part of it, hence a path also
+fixes the structure of the tape, and a whole `backward()` can be remembered at an edge.
 """
 
 from __future__ import annotations

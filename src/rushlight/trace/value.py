@@ -1,8 +1,9 @@
 """Values and storages: what a tensor points at.
 
-Note: storages and values. A Value is one immutable result: pending at a position of a trace, or realised in a
-Buffer. A Storage is what aliases share: it points at its current Value; an in-place write gives it a new one. A
-storage keeps its first buffer for life: the last Value is written into that memory at the flush.
+Note: storages and values. A Value is one immutable result: pending at a position of a trace, or
+realised in a Buffer. A Storage is what aliases share: it points at its current Value; an
+in-place write gives it a new one. A storage keeps its first buffer for life: the last Value is
+written into that memory at the flush.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from rushlight.ops.registry import TensorType
 class Value:
     """One result: `position` in the trace `trace` while `epoch` is that trace's; `buffer` once
     it is real. `error` is set instead when the flush that should have made it failed. `claimed`: a
-    storage that was written to has taken the buffer as its own."""
+    storage that was written to has taken the buffer as its own.
+    """
 
     __slots__ = (
         "__dict__", "__weakref__", "buffer", "claimed", "epoch", "position", "trace", "type",
