@@ -75,7 +75,6 @@ _ELSEWHERE = {
     "UntypedStorage": "storage",
     "TypedStorage": "storage",
     "set_default_tensor_type": "typed",
-    "set_anomaly_enabled": "autograd",
     "is_anomaly_enabled": "autograd",
     "use_deterministic_algorithms": "determinism",
     "are_deterministic_algorithms_enabled": "determinism",

@@ -386,7 +386,7 @@ def accumulate(tensor: Any, grad: Any, create_graph: bool) -> None:
 def _check_finite(node: Node, results: Sequence[Any]) -> None:
     for i, grad in enumerate(results):
         if grad is not None and bool(grad.isnan().any()):
-            where = node.metadata.get("where", "")
+            where = node.edge.where if node.edge is not None else ""
             place = f" (recorded at {where})" if where else ""
             raise RuntimeError(
                 f"Function '{node.name()}' returned nan values in its {i}th output.{place}"

@@ -1,0 +1,285 @@
+"""Functions with a derivative of the user's own: `torch.autograd.Function`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any  # forward takes and returns anything
+
+from rushlight import config
+from rushlight.autograd import engine
+from rushlight.autograd.modes import no_grad
+from rushlight.ops.registry import Op, TensorType
+from rushlight.tensor import Tensor
+from rushlight.trace.record import local
+from rushlight.trace.tape import Node
+from rushlight.trace.write import current_node
+
+FUNCTION = Op(  # only a gradient node: its rule is the user's `backward`
+    "function",
+    type=lambda *types: types,
+    lower=lambda k, *refs: refs,
+    vjp=None,
+)
+
+
+class _Saved:
+    """A tensor as it was when it was saved: later writes to it change nothing."""
+
+    __slots__ = ("node", "output", "state", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.node = current_node(tensor)
+        self.output = tensor._output
+        self.state = (tensor._storage.value, tensor._view, tensor._shape, tensor.dtype)
+
+    def get(self) -> Tensor:
+        if self.tensor._storage.value is self.state[0]:
+            return self.tensor
+        found: Tensor = engine.restore(self.state)
+        found._node, found._output = self.node, self.output
+        return found
+
+
+class FunctionCtx:
+    """What `forward` leaves for `backward`."""
+
+    def __init__(self) -> None:
+        self.needs_input_grad: tuple[bool, ...] = ()
+        self._saved: tuple[_Saved | None, ...] = ()
+        self._dirty: tuple[Tensor, ...] = ()
+        self._constant: tuple[Tensor, ...] = ()
+        self.materialize_grads = True
+        self._node: Any = None
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors (inputs, outputs or others) until backward."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument is of type "
+                    f"{type(t).__name__}"
+                )
+        self._saved = tuple(None if t is None else _Saved(t) for t in tensors)
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Tensors for forward mode, which is not computed from here."""
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        if self._node is not None:
+            self._node.check_alive()
+        return tuple(None if s is None else s.get() for s in self._saved)
+
+    saved_variables = saved_tensors
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Say which inputs `forward` wrote into; they must be among its results."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Say which results never require gradients."""
+        self._constant = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether missing gradients of results arrive as zeros (or None)."""
+        self.materialize_grads = value
+
+
+class FunctionNode(Node):
+    """The gradient node of one application."""
+
+    __slots__ = ("function_name",)
+    function_name: str
+
+    def name(self) -> str:
+        return self.function_name
+
+
+class Function(FunctionCtx):
+    """An operation with a derivative of its own.
+
+    >>> import rushlight as torch
+    >>> class Double(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return grad * 2
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> Double.apply(x).sum().backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use "
+            "new-style autograd function with static forward method."
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the results: `forward(ctx, *args)`, or `forward(*args)` with setup_context."""
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Keep what backward needs, when `forward` takes no ctx."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """Gradients of the arguments of `forward` from those of its results."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with backward mode AD."
+        )
+
+    vjp = backward
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward`, and record this function for backward."""
+        ctx = type(f"{cls.__name__}Backward", (cls,), {})()
+        FunctionCtx.__init__(ctx)
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        needs = config.scopes.grad_enabled and any(ctx.needs_input_grad)
+        with no_grad():
+            if cls.setup_context is not Function.setup_context:
+                result = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, result)
+            else:
+                result = cls.forward(ctx, *args, **kwargs)
+        outputs = result if isinstance(result, tuple) else (result,)
+        if needs:
+            outputs = _attach(cls, ctx, args, outputs)
+        return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+InplaceFunction = Function
+
+
+def _attach(cls: type[Function], ctx: Any, args: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    node = _node_of(cls, ctx, args)
+    types = []
+    given = []
+    for i, out in enumerate(outputs):
+        if not isinstance(out, Tensor):
+            types.append(TensorType((), config.default_dtype()))
+            given.append(out)
+            continue
+        types.append(TensorType(out._shape, out.dtype))
+        is_constant = any(out is t for t in ctx._constant)
+        if is_constant or not (out.dtype.is_floating_point or out.dtype.is_complex):
+            given.append(out)
+            continue
+        given.append(_result(ctx, args, out, node, i))
+    node.out_types = tuple(types)
+    return given
+
+
+def _node_of(cls: type[Function], ctx: Any, args: Sequence[Any]) -> FunctionNode:
+    trace = local.trace
+    after: list[tuple[Node | None, int]] = []
+    saved: list[Any] = []
+    for a in args:
+        if not isinstance(a, Tensor):
+            after.append((None, 0))
+            saved.append((None, None, (), None))
+            continue
+        node = current_node(a)
+        if node is not None and node.epoch != trace.epoch:
+            trace.join_node(node)
+        after.append((node, a._output if node is not None else 0))
+        saved.append((None, None, a._shape, a.dtype))
+    made = FunctionNode(FUNCTION, (), tuple(after))
+    made.saved = tuple(saved)
+    made.function_name = f"{cls.__name__}Backward"
+    made.metadata["apply"] = functools.partial(_run, cls, ctx)
+    trace.step(("function",), "mark", trace.edge.next)
+    trace.add_node(made)
+    trace.is_pure = False  # what `backward` does may differ from time to time
+    ctx._node = made
+    return made
+
+
+def _result(ctx: Any, args: Sequence[Any], out: Tensor, node: Node, output: int) -> Tensor:
+    is_dirty = any(out is t for t in ctx._dirty)
+    is_input = any(out is a for a in args)
+    if is_dirty and out._base is not None:
+        raise RuntimeError(
+            "a view was modified in-place by a custom Function: return a new tensor instead"
+        )
+    if not is_dirty and (is_input or out._base is not None):
+        out = out.detach()
+    out._node, out._output = node, output
+    if is_dirty:
+        out._rebased += 1
+    return out
+
+
+def _run(cls: type[Function], ctx: Any, node: Node, grads: dict[int, Any]) -> Sequence[Any]:
+    given = []
+    for i, type in enumerate(node.out_types):
+        grad = grads.get(i)
+        if grad is None and ctx.materialize_grads:
+            grad = engine._zeros(type)
+        given.append(grad)
+    rule = cls.backward if cls.backward is not Function.backward else cls.vjp
+    results = rule(ctx, *given)
+    results = tuple(results) if isinstance(results, tuple | list) else (results,)
+    count = len(node.next)
+    if len(results) > count and all(r is None for r in results[count:]):
+        results = results[:count]
+    if len(results) != count:
+        raise RuntimeError(
+            f"function {node.name()} returned an incorrect number of gradients (expected {count}, "
+            f"got {len(results)})"
+        )
+    for i, grad in enumerate(results):
+        _check_gradient(node, i, grad)
+    return results
+
+
+def _check_gradient(node: Node, i: int, grad: Any) -> None:
+    shape, kind = node.saved[i][2:]
+    if grad is None:
+        return
+    if kind is None:
+        raise RuntimeError(
+            f"function {node.name()} returned a gradient different from None at position {i + 1}, "
+            f"but the corresponding forward input was not a Variable"
+        )
+    if not isinstance(grad, Tensor):
+        raise TypeError(
+            f"function {node.name()} returned a {type(grad).__name__} at position {i + 1}: expected "
+            f"Variable or None"
+        )
+    own = grad._shape
+    fits = len(own) >= len(shape) and all(
+        s in (1, o) for s, o in zip(reversed(shape), reversed(own), strict=False)
+    )
+    if not fits and not (len(own) < len(shape) or grad.numel() == 1):
+        raise RuntimeError(
+            f"Function {node.name()} returned an invalid gradient at index {i} - got {list(own)} "
+            f"but expected shape compatible with {list(shape)}"
+        )
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A `backward` whose gradients carry no history, so that they cannot be differentiated."""
+
+    @functools.wraps(backward)
+    def inner(ctx: Any, *grads: Any) -> Any:
+        with no_grad():
+            results = backward(ctx, *grads)
+        if isinstance(results, tuple):
+            return tuple(r.detach() if isinstance(r, Tensor) else r for r in results)
+        return results.detach() if isinstance(results, Tensor) else results
+
+    return inner

@@ -1,0 +1,118 @@
+"""`torch.autograd.grad` and `backward`: gradients of several tensors by several others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any  # tensors alone or in sequences
+
+from rushlight import errors
+from rushlight.autograd import engine
+from rushlight.tensor import Tensor
+from rushlight.trace.write import current_node
+
+
+def _tensors(x: Any) -> list[Any]:
+    return [x] if isinstance(x, Tensor) else list(x)
+
+
+def _cotangents(outputs: Sequence[Any], given: Any) -> list[Any]:
+    wanted = [None] * len(outputs) if given is None else given
+    wanted = [wanted] if isinstance(wanted, Tensor) else list(wanted)
+    if len(wanted) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(wanted)} gradients")
+    return wanted
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of `tensors` to `.grad` of the leaves they came from."""
+    roots = _tensors(tensors)
+    if inputs is not None:
+        inputs = _tensors(inputs)
+        if not inputs:
+            raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+    for root in roots:
+        current_node(root)
+    keep = create_graph if retain_graph is None else retain_graph
+    given = _cotangents(roots, grad_tensors if grad_variables is None else grad_variables)
+    engine.backward(roots, given, keep, create_graph, inputs)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of `outputs` by `inputs`, summed over the outputs.
+
+    >>> import rushlight as torch
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> torch.autograd.grad(x * x, x)
+    (tensor(6.),)
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
+        )
+    roots, targets = _tensors(outputs), _tensors(inputs)
+    if not targets:
+        raise ValueError("grad requires non-empty inputs.")
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        return _batched(roots, targets, grad_outputs, keep, create_graph, allow_unused)
+    found = _walk(roots, targets, _cotangents(roots, grad_outputs), keep, create_graph)
+    for i, g in enumerate(found):
+        if g is None and not (allow_unused or materialize_grads):
+            raise errors.unused_in_graph()
+        if g is None and materialize_grads:
+            found[i] = targets[i].new_zeros(targets[i]._shape)
+    return tuple(found)
+
+
+def _walk(
+    roots: Sequence[Any], targets: Sequence[Any], given: Sequence[Any], keep: bool, create: bool
+) -> list[Any]:
+    for t in (*roots, *targets):
+        current_node(t)
+    if any(t._node is None for t in targets):
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    seeds = [engine.seed(root, g) for root, g in zip(roots, given, strict=True)]
+    walk = engine.Walk(keep, create)
+    walk.start(roots, seeds)
+    return walk.run_to([(t._node, t._output) for t in targets])
+
+
+def _batched(
+    roots: Sequence[Any], targets: Sequence[Any], given: Any, keep: bool, create: bool, unused: Any
+) -> tuple[Any, ...]:
+    from rushlight.ops.rearrange import stack  # only for batches
+
+    rows = _cotangents(roots, given)
+    count = next(r for r in rows if r is not None)._shape[0]
+    results = [
+        grad(
+            roots,
+            targets,
+            [None if r is None else r[i] for r in rows],
+            keep or i + 1 < count,
+            create,
+            allow_unused=unused,
+        )
+        for i in range(count)
+    ]
+    return tuple(
+        None if parts[0] is None else stack(list(parts)) for parts in zip(*results, strict=True)
+    )
