@@ -522,7 +522,7 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
 # -- slices into ---------------------------------------------------------------------------------------------
 
 
-@public("torch", "Tensor")
+@public("torch", "Tensor", out=True)
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
     """A copy with `src` at one index of a dimension."""
     out = input.clone()
@@ -536,7 +536,7 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
     return out
 
 
-@public("torch", "Tensor")
+@public("torch", "Tensor", out=True)
 def slice_scatter(
     input: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
@@ -553,7 +553,7 @@ def slice_scatter(
     return out
 
 
-@public("torch", "Tensor")
+@public("torch", "Tensor", out=True)
 def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """A copy with `src` on a diagonal."""
     out = input.clone()
@@ -567,7 +567,7 @@ def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
     return out
 
 
-@public("torch", "Tensor")
+@public("torch", "Tensor", out=True)
 def as_strided_scatter(
     input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None
 ) -> Any:

@@ -8,7 +8,7 @@ from rushlight import dtype as dt
 from rushlight import errors, views
 from rushlight.device import check_usable, device
 from rushlight.dtype import dtype
-from rushlight.ops.creation import FILL, FULL, sizes_of
+from rushlight.ops.creation import FILL, FULL, sizes_of, unrelated
 from rushlight.ops.elementwise import CAST, CLONE
 from rushlight.ops.movement import AS_STRIDED, take_view
 from rushlight.ops.rearrange import constant_pad
@@ -254,7 +254,7 @@ def fill_(input: Any, value: Any) -> Any:
 @public("torch", name="fill")
 def fill(input: Any, value: Any) -> Any:
     """One value in the shape and dtype of `input`."""
-    return FILL(value, shape=input._shape, dtype=input.dtype)
+    return unrelated(FILL(value, shape=input._shape, dtype=input.dtype), input)
 
 
 @public("Tensor", "torch", name="zero_")
@@ -329,7 +329,7 @@ def _grow(x: Any, count: int) -> None:
     x._base = None
 
 
-@public("Tensor", name="resize_as_")
+@public("torch", "Tensor", name="resize_as_")
 def resize_as_(input: Any, the_template: Any, memory_format: Any = None) -> Any:
     """The shape of another tensor over the same memory."""
     return resize_(input, the_template._shape)

@@ -28,6 +28,26 @@ FILL = Op(  # the value is a run-time number or a 0-d tensor
 )
 
 
+UNRELATED = Op(  # a value that took nothing from other operands but their place in the graph
+    "unrelated",
+    attrs=("shapes",),
+    type=lambda made, *others, shapes: TensorType(made.shape, made.dtype),
+    lower=lambda k, made, *others, shapes: made,
+    vjp=lambda g, out, made, *others, shapes: (
+        None,
+        *(FULL(shape=s, value=0, dtype=g.dtype) for s in shapes),
+    ),
+)
+
+
+def unrelated(made: Any, *others: Any) -> Any:
+    """`made`, with zero gradients for tensors that only gave it a shape or a distribution."""
+    tracked = [t for t in others if getattr(t, "requires_grad", False)]
+    if not tracked or not config.scopes.grad_enabled:
+        return made
+    return UNRELATED(made, *tracked, shapes=tuple(t._shape for t in tracked))
+
+
 def _arange_lower(k: Any, start: Any, step: Any, length: int, dtype: Any) -> Any:
     """start + i * step, calculated in float64 for floating results and int64 for integers."""
     work = dt.int64 if dtype.is_integral else dt.float64
@@ -363,6 +383,8 @@ def closed_range(
 
 
 def _check_steps(op: str, steps: Any) -> int:
+    if not hasattr(steps, "__index__"):
+        raise TypeError(f"{op}(): argument 'steps' must be int, not {type(steps).__name__}")
     if steps < 0:
         raise RuntimeError(f"{op}: number of steps must be non-negative, got {steps}")
     return int(steps)
@@ -545,6 +567,6 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
         for i, t in enumerate(tensors)
     ]
     if swaps:
-        grids = [g.transpose(0, 1) for g in (grids[1], grids[0], *grids[2:])]
+        grids = [grids[1], grids[0], *grids[2:]]
     return tuple(grids)
 

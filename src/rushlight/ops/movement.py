@@ -45,6 +45,7 @@ WRITE = Op(  # the storage's next Value: `source` written at `view` of `base`
 
 
 def _write_region_vjp(g: Any, out: Any, base: Any, source: Any, chain: Any) -> Any:
+    g = in_order(g)
     region = g
     for op, attrs in chain:
         region = recorder.apply_view(op, region, attrs)
@@ -63,6 +64,13 @@ WRITE_REGION = Op(  # only a gradient node: the history of a base after a write 
     lower=lambda k, base, source, chain: base,
     vjp=_write_region_vjp,
 )
+
+
+def in_order(x: Any) -> Any:
+    """x itself if it is all of its storage, in order; otherwise a copy that is."""
+    return x if x._view is None else x.clone()
+
+
 EMBED = Op(  # zeros of `shape` with x's elements at `view`
     "embed",
     attrs=("shape", "view"),
@@ -71,7 +79,7 @@ EMBED = Op(  # zeros of `shape` with x's elements at `view`
         k.full(shape, 0, x.dtype), [(x, view)], shape, x.dtype
     ),
     vjp=lambda g, out, x, shape, view: take_view(
-        AS_STRIDED, g.contiguous(), shape=view.shape, strides=view.strides, offset=view.offset
+        AS_STRIDED, in_order(g), shape=view.shape, strides=view.strides, offset=view.offset
     ),
 )
 
@@ -229,7 +237,7 @@ SCATTER_VIEW = Op(  # adds every element of g where `view` read it (x is taken t
     type=lambda g, shape, view: TensorType(shape, g.dtype),
     lower=_scatter_view_lower,
     vjp=lambda h, out, g, shape, view: take_view(
-        AS_STRIDED, h.contiguous(), shape=view.shape, strides=view.strides, offset=view.offset
+        AS_STRIDED, in_order(h), shape=view.shape, strides=view.strides, offset=view.offset
     ),
 )
 
@@ -303,7 +311,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 @public("torch", "Tensor")
 def ravel(input: Any) -> Any:
     """All elements in one dimension."""
-    return reshape(input, (-1,) if input.numel() else (0,))
+    return take_view(RESHAPE, input.contiguous(), shape=(input.numel(),))
 
 
 @public("torch", "Tensor")
@@ -558,9 +566,9 @@ def select(input: Any, dim: int, index: Any) -> Any:
 @public("torch", "Tensor")
 def unbind(input: Any, dim: int = 0) -> Any:
     """All parts along a dimension, without it."""
-    at = views.dim_index("unbind", dim, input.ndim)
     if not input.ndim:
-        raise RuntimeError("unbind: Dimension specified as 0 but tensor has no dimensions")
+        raise IndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
+    at = views.dim_index("unbind", dim, input.ndim)
     return tuple(take_view(SELECT, input, dim=at, index=i) for i in range(input._shape[at]))
 
 
@@ -714,3 +722,58 @@ def as_strided(
             f"of bounds for a storage of {count} elements"
         )
     return take_view(AS_STRIDED, input, shape=shape, strides=strides, offset=offset)
+
+
+# -- in place, and copies ----------------------------------------------------------------------------------
+
+
+def _become(x: Any, viewed: Any) -> Any:
+    """Make the handle x the view that was taken of it."""
+    x._shape, x._strides, x._offset, x._view = (
+        viewed._shape, viewed._strides, viewed._offset, viewed._view,
+    )  # fmt: skip
+    x._node, x._output = viewed._node, viewed._output
+    if x._base is not None:
+        x._chain, x._seen = viewed._chain, viewed._seen
+    return x
+
+
+def _in_place(name: str, function: Callable[..., Any]) -> None:
+    def method(input: Any, *args: Any, **named: Any) -> Any:
+        return _become(input, function(input, *args, **named))
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"In-place form of `{name[:-1]}`: the tensor becomes the view."
+    public("Tensor", name=name)(method)
+
+
+for _name, _function in {
+    "transpose_": transpose, "swapaxes_": transpose, "swapdims_": transpose, "t_": t,
+    "squeeze_": squeeze, "unsqueeze_": unsqueeze, "as_strided_": as_strided,
+}.items():  # fmt: skip
+    _in_place(_name, _function)
+
+
+def _copying(name: str, function: Callable[..., Any]) -> None:
+    def copied(input: Any, *args: Any, out: Any = None, **named: Any) -> Any:
+        from rushlight.surface import deliver  # only for copies of views
+
+        made = function(input, *args, **named)
+        if not isinstance(made, tuple):
+            return made.clone() if out is None else deliver(out, made, name)
+        if out is None:
+            return tuple(m.clone() for m in made)
+        for target, part in zip(out, made, strict=True):
+            deliver(target, part, name)
+        return None
+
+    copied.__name__ = copied.__qualname__ = name
+    copied.__doc__ = f"`{name[:-5]}` as a copy."
+    public("torch", name=name)(copied)
+
+
+for _function in (
+    view, permute, transpose, t, squeeze, unsqueeze, select, unbind, split, split_with_sizes,
+    diagonal, expand, unfold, as_strided, narrow,
+):  # fmt: skip
+    _copying(f"{_function.__name__}_copy", _function)

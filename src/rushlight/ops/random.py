@@ -15,7 +15,7 @@ import numpy as np
 from rushlight import config, errors, views
 from rushlight import dtype as dt
 from rushlight.dtype import dtype
-from rushlight.ops.creation import _shape_of, with_grad
+from rushlight.ops.creation import _shape_of, unrelated, with_grad
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
 from rushlight.random.generator import default_generator
 
@@ -300,7 +300,7 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
     """1 with the probability that `input` gives (or `p`), else 0."""
     if p is not None:
         _check_probability("bernoulli", p)
-        return _coins(p, input._shape, input.dtype, generator)
+        return unrelated(_coins(p, input._shape, input.dtype, generator), input)
     kind = _floating("bernoulli", input.dtype)
     values = input.detach()
     if not config.scopes.inference and input.numel():
@@ -309,7 +309,7 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
             raise RuntimeError(
                 f"Expected p_in >= 0 && p_in <= 1 to be true, but got values from {least} to {most}"
             )
-    return _coins(values, input._shape, kind, generator)
+    return unrelated(_coins(values, input._shape, kind, generator), input)
 
 
 @public("Tensor", name="bernoulli")
@@ -430,8 +430,13 @@ def normal(
     else:
         shape = _shape_of("normal", (size,), None)
         kind = dtype or config.default_dtype()
-    made = draw(NORMAL, shape, _floating("normal", kind), generator) * std + mean
+    made = draw(NORMAL, shape, _floating("normal", kind), generator)
+    made = unrelated(made * _plain(std) + _plain(mean), mean, std)
     return with_grad(made, requires_grad, device)
+
+
+def _plain(x: Any) -> Any:
+    return x.detach() if hasattr(x, "_storage") else x
 
 
 @public("torch")

@@ -235,9 +235,10 @@ FLIP = Op(
 
 
 @public("torch", "Tensor")
-def flip(input: Any, *dims: Any) -> Any:
+def flip(input: Any, *dims: Any, **named: Any) -> Any:
     """The elements in reverse order along these dimensions."""
-    found = tuple(views.dim_index("flip", d, input.ndim) for d in sizes_of(dims))
+    wanted = sizes_of((named["dims"],) if "dims" in named else dims)
+    found = tuple(views.dim_index("flip", d, input.ndim) for d in wanted)
     if len(set(found)) != len(found):
         raise errors.repeated_dim("flip", found[0])
     return FLIP(input, dims=found if input.ndim else ())
@@ -466,7 +467,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     pick = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(pick(range(input._shape[0]), r)) if r else []
     if not rows:
-        return input.new_empty((0,) if r == 0 else (0, r))
+        return input[:0] if r == 0 else input[:0].reshape(0, 1).expand(0, r).clone()
     places = tensor_of_array(rows, dt.int64)
     return input.index_select(0, places.reshape(-1)).reshape(len(rows), r)
 

@@ -81,7 +81,9 @@ def check_writable(x: Any, op_name: str) -> None:
             raise errors.leaf_in_place(op_name)
         if x._base is not None and isinstance(x._base._node, Accumulate):
             raise errors.view_of_leaf_in_place(op_name)
-    if x._view is not None and views.has_overlap(x._view):
+    if x._view is not None and any(
+        stride == 0 and size > 1 for size, stride in zip(x._shape, x._strides, strict=True)
+    ):  # like PyTorch, only plain repetition is refused
         raise errors.overlapping_write(op_name, x._shape, x._strides)
 
 

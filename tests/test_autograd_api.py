@@ -1,0 +1,140 @@
+"""torch.autograd: grad, backward, Function, gradcheck, anomaly detection."""
+
+from __future__ import annotations
+
+import pytest
+
+import rushlight as torch
+from rushlight.autograd import Function, GradcheckError, gradcheck, gradgradcheck
+
+
+class Square(Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x * x * factor, x + 1
+
+    @staticmethod
+    def backward(ctx, g, h):
+        (x,) = ctx.saved_tensors
+        return 2 * ctx.factor * x * g + h, None
+
+
+class Wrong(Function):
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.count = len(inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3
+
+
+def leaf(*shape):
+    torch.manual_seed(0)
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+def test_a_function_has_the_gradient_it_says():
+    x = leaf(3)
+    y, z = Square.apply(x, 3.0)
+    assert y.grad_fn.name() == "SquareBackward"
+    (y.sum() + z.sum()).backward()
+    torch.testing.assert_close(x.grad, 6 * x.detach() + 1)
+
+
+def test_gradcheck_accepts_right_rules_and_names_wrong_ones():
+    x = leaf(3)
+    assert gradcheck(lambda x: Square.apply(x, 2.0), (x,))
+    assert gradgradcheck(lambda x: Square.apply(x, 2.0), (x,))
+    with pytest.raises(GradcheckError, match="output 0 with respect to input 0"):
+        gradcheck(Wrong.apply, (x,))
+    assert not gradcheck(Wrong.apply, (x,), raise_exception=False, fast_mode=True)
+
+
+def test_a_wrong_number_of_gradients_is_refused():
+    class Few(Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a + b
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    with pytest.raises(RuntimeError, match=r"incorrect number of gradients \(expected 2, got 1\)"):
+        Few.apply(leaf(2), leaf(2)).sum().backward()
+
+
+def test_in_place_functions_change_the_history_of_their_input():
+    class Increment(Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.add_(1)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 5
+
+    x = leaf(2)
+    y = x * 1
+    z = Increment.apply(y)
+    assert z is y
+    z.sum().backward()
+    assert x.grad.tolist() == [5, 5]
+
+
+def test_saved_tensors_keep_their_values():
+    x = leaf(3)
+    y = x * 1
+    z, _ = Square.apply(y, 1.0)
+    y.detach().zero_()
+    z.sum().backward()
+    torch.testing.assert_close(x.grad, 2 * x.detach())
+
+
+def test_grad_of_several_orders():
+    x = torch.tensor(3.0, requires_grad=True)
+    y = torch.tensor(2.0, requires_grad=True)
+    (first,) = torch.autograd.grad(x**3 * y, x, create_graph=True)
+    assert first.item() == 54
+    assert [g.item() for g in torch.autograd.grad(first, (x, y))] == [36, 27]
+
+
+def test_unused_inputs():
+    x, y = leaf(1), leaf(1)
+    with pytest.raises(RuntimeError, match="not have been used"):
+        torch.autograd.grad(x.sum(), y)
+    assert torch.autograd.grad(x.sum(), y, allow_unused=True) == (None,)
+    assert torch.autograd.grad(x.sum(), y, materialize_grads=True)[0].item() == 0
+
+
+def test_backward_of_several_roots():
+    x = torch.ones(2, requires_grad=True)
+    torch.autograd.backward([x.sum(), (x * x).sum()])
+    assert x.grad.tolist() == [3, 3]
+
+
+def test_functional_derivatives():
+    x = torch.tensor([1.0, 2.0])
+    f = torch.autograd.functional
+    assert f.jacobian(lambda x: x**2, x).tolist() == [[2, 0], [0, 4]]
+    assert f.hessian(lambda x: (x**3).sum(), x).tolist() == [[6, 0], [0, 12]]
+    assert f.jvp(lambda x: x**2, x, torch.ones(2))[1].tolist() == [2, 4]
+    assert f.hvp(lambda x: (x**3).sum(), x, torch.ones(2))[1].tolist() == [6, 12]
+
+
+def test_anomaly_detection_names_the_line():
+    x = torch.tensor([-1.0], requires_grad=True)
+    with (
+        pytest.raises(RuntimeError, match=r"'SqrtBackward0' returned nan.*test_autograd_api"),
+        torch.autograd.detect_anomaly(),
+    ):
+        x.sqrt().sum().backward()
