@@ -112,7 +112,7 @@ FUNCTIONS = {
         0, lib.tensor([[[0, 0]], [[0, 1]]]), x[:2, :1, :2], "prod"
     ),
     "scatter_amax": lambda lib, x: x.scatter_reduce(
-        0, lib.tensor([[[0, 0]], [[0, 1]]]), x[:2, :1, :2], "amax", include_self=False
+        0, lib.tensor([[[0, 0]], [[0, 1]]]), x[:2, :1, :2] * 2, "amax", include_self=False
     ),
     "index_select": lambda lib, x: x.index_select(1, lib.tensor([3, 3, 0])),
     "index_add": lambda lib, x: x.index_add(1, lib.tensor([3, 3]), x[:, :2], alpha=2),
