@@ -1,7 +1,8 @@
-"""Random graphs of primitives, compiled and interpreted: `python tests/fuzz_graphs.py FIRST LAST`.
+"""Random graphs of primitives, compiled and interpreted: `python tests/fuzz_graphs.py FIRST
+LAST`.
 
-A trial builds a graph from a seed, asks for some of its values and may have others written over leaves, and compares
-everything with `loops/interpret.py`.
+A trial builds a graph from a seed, asks for some of its values and may have others written over
+leaves, and compares everything with `loops/interpret.py`.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Graph:
         if views.numel(made.shape) <= MOST_ELEMENTS:
             self.values.append(made)
 
-    # -- results ---------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------
 
     def results(self) -> tuple[list[Node], dict[int, int]]:
         """Nodes for some values, and which of them are written over a leaf."""
@@ -103,8 +104,15 @@ class Graph:
     def run(self, nodes: list[Node], written: dict[int, int]) -> list[np.ndarray]:
         graph = CompiledGraph(self.k, nodes, written)
         memory = {p: self.leaves[p].copy() for p in graph.leaves}
-        own = {i: buffers.Buffer(max(nodes[i].numel * nodes[i].dtype.itemsize, 1)) for i in graph.own}
-        graph.run([memory[p].ctypes.data for p in graph.leaves], [], [own[i].address for i in graph.own])
+        own = {
+            i: buffers.Buffer(max(nodes[i].numel * nodes[i].dtype.itemsize, 1))
+            for i in graph.own
+        }
+        graph.run(
+            [memory[p].ctypes.data for p in graph.leaves],
+            [],
+            [own[i].address for i in graph.own],
+        )
         for p, array in memory.items():
             if p not in written.values():
                 assert array.tobytes() == self.leaves[p].tobytes(), f"leaf {p} was overwritten"
@@ -114,7 +122,7 @@ class Graph:
         ]
 
 
-# -- steps -----------------------------------------------------------------------------------------
+# -- steps -------------------------------------------------------------------------------------
 
 
 def partner(g: Graph, x: Ref) -> Ref:
@@ -258,7 +266,9 @@ STEPS: dict[str, Any] = {
     "slice": sliced,
     "pad": padded,
     "cat": lambda g, x: g.k.cat([x, x * 2.0], g.rng.randrange(len(x.shape))),
-    "iota": lambda g, x: x + g.k.cast(g.k.iota(x.shape, g.rng.randrange(len(x.shape))), dt.float32),
+    "iota": lambda g, x: (
+        x + g.k.cast(g.k.iota(x.shape, g.rng.randrange(len(x.shape))), dt.float32)
+    ),
     "contract": contraction,
     "gather": gathered,
     "scatter": scattered,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 import fuzz_graphs
+import pytest
 
 COUNT = int(os.environ.get("RUSHLIGHT_FUZZ_GRAPHS", "60"))
 

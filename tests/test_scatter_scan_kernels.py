@@ -20,7 +20,8 @@ from rushlight.views import View
 
 dt: Any = importlib.import_module("rushlight.dtype")  # the name `rushlight.dtype` is a class
 DTYPES = (
-    dt.float32, dt.float64, dt.float16, dt.bfloat16, dt.int8, dt.uint8, dt.int32, dt.int64, dt.bool_,
+    dt.float32, dt.float64, dt.float16, dt.bfloat16, dt.int8, dt.uint8, dt.int32, dt.int64,
+    dt.bool_,
 )  # fmt: skip
 
 
@@ -107,7 +108,9 @@ def test_rows(kind: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["set", "add", "mul", "max", "min"])
 @pytest.mark.parametrize("dim", [0, 1, 2])
-@pytest.mark.parametrize("dtype", [dt.float32, dt.bfloat16, dt.bool_, dt.uint8], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "dtype", [dt.float32, dt.bfloat16, dt.bool_, dt.uint8], ids=lambda d: d.name
+)
 def test_along_a_dimension(kind: str, dim: int, dtype: Any) -> None:
     case = Case(dim)
     index = case.index((4, 5, 6)[dim], (4, 5, 6))
@@ -169,7 +172,9 @@ def test_negative_strides_and_transposed_sources() -> None:
 
 def test_plain_view_without_indices() -> None:
     case = Case()
-    out = case.k.scatter("add", case.random((6, 8)), case.random((3, 4)), View((3, 4), (16, 2), 1), [])
+    out = case.k.scatter(
+        "add", case.random((6, 8)), case.random((3, 4)), View((3, 4), (16, 2), 1), []
+    )
     case.check(out)
 
 
@@ -177,7 +182,9 @@ def test_broadcast_source_and_histogram() -> None:
     case = Case()
     one = case.k.full((1000,), 1, dt.int64)
     zeros = case.k.full((17,), 0, dt.int64)
-    out = case.k.scatter("add", zeros, one, View((1000,), (0,), 0), [(case.index(17, (1000,)), 1, 17)])
+    out = case.k.scatter(
+        "add", zeros, one, View((1000,), (0,), 0), [(case.index(17, (1000,)), 1, 17)]
+    )
     case.check(out)
 
 
@@ -217,10 +224,19 @@ def test_scatter_bits_on_any_threads() -> None:
     out = scatter_rows(case, "add", zeros, case.random((900, 300)), case.index(20, (900,)))
     case.check(out)
     same_on_any_threads(case, out)
-    case.check(scatter_along(case, "add", case.random((300, 70)), 1, case.index(70, (300, 50)), case.random((300, 50))))
+    case.check(
+        scatter_along(
+            case,
+            "add",
+            case.random((300, 70)),
+            1,
+            case.index(70, (300, 50)),
+            case.random((300, 50)),
+        )
+    )
 
 
-# -- scans -----------------------------------------------------------------------------------------
+# -- scans -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
@@ -273,7 +289,7 @@ def test_scan_bits_on_any_threads_and_in_any_batch() -> None:
     same_on_any_threads(case, case.k.scan("prod", x, 0))
 
 
-# -- in place --------------------------------------------------------------------------------------
+# -- in place ----------------------------------------------------------------------------------
 
 
 def run_written(case: Case, out: Ref, leaf: int) -> tuple[CompiledGraph, np.ndarray]:

@@ -70,6 +70,7 @@ _ELSEWHERE = {
     "save": "serialization",
     "load": "serialization",
     "__version__": "version",
+    "explain": "explain",
     "set_printoptions": "printing",
     "get_printoptions": "printing",
     "UntypedStorage": "storage",

@@ -131,11 +131,13 @@ class CompiledGraph:
         self.checks: list[Node] = []
         self.unit_of = {n: at for at, u in enumerate(self.units) for n in u.writes}
         self.items: list[Item] = []
-        self.launch_count = 0
         self.has_writes = bool(written)
         self.beside = _Beside()
+        self.made: list[range] = []  # the items of each unit
         for at, unit in enumerate(self.units):
+            first = len(self.items)
             self._add_unit(at, unit)
+            self.made.append(range(first, len(self.items)))
         sources = [i.source for i in self.items if isinstance(i, Launch)]
         count = FIRST + len(self.leaves) + len(self.own)
         self.program = Program(self.items, kernels.addresses(sources), count)

@@ -51,13 +51,8 @@ class Lowered:
 
 def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
     """Make every alive value real, and write what in-place operations left in their storages."""
-    request, targets = _request(trace, alive)
-    program = None if edge.programs is None else edge.programs.get(request)
-    if program is None:
-        program = make_program(edge, request)
-        if edge.programs is None:
-            edge.programs = {}
-        edge.programs[request] = program
+    request, targets = request_of(trace, alive)
+    program = program_of(edge, request)
     try:
         with _uninterrupted():
             program.run(trace, targets)
@@ -65,6 +60,16 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
         _spoil(targets, error)
         _restore(trace)
         raise
+
+
+def program_of(edge: Edge, request: Request) -> ReferenceProgram | NativeProgram:
+    """The program of a request at the end of a path, made if it is new."""
+    if edge.programs is None:
+        edge.programs = {}
+    program = edge.programs.get(request)
+    if program is None:
+        program = edge.programs[request] = make_program(edge, request)
+    return program
 
 
 @contextlib.contextmanager
@@ -104,7 +109,8 @@ class Targets:
     kept: list[Value]
 
 
-def _request(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
+def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
+    """What a flush of the trace would make, and the objects that receive it."""
     written: list[tuple[int, int]] = []
     homes: list[tuple[Value, Any]] = []
     kept: dict[int, Value] = {}
@@ -174,6 +180,7 @@ def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:
         step = maker[position]
         type = step.outs[position - step.first]
         lowered.types[position] = type
+        k.origin = step
         lowered.results[position] = _natural(k, refs[position], type)
     return lowered
 

@@ -1,4 +1,6 @@
-"""The body of one kernel function under construction: loops, branches and cells that LLVM turns into registers."""
+"""The body of one kernel function under construction: loops, branches and cells that LLVM turns
+into registers.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,8 @@ class Body:
         self, sizes: Sequence[str], starts: Sequence[str], strides: Sequence[Sequence[str]]
     ) -> Iterator[list[str]]:
         """Loops over all of `sizes`, outermost first; yields the offset of each access, whose
-        strides along the loops are `strides[access]`."""
+        strides along the loops are `strides[access]`.
+        """
         with ExitStack() as stack:
             offsets = list(starts)
             for d, size in enumerate(sizes):
@@ -103,6 +106,8 @@ class Body:
         return offsets
 
     def function(self, name: str) -> str:
-        head = f"define void @{name}(ptr %args, i64 %begin, i64 %end, ptr %scratch) {{\nentry:\n"
+        head = (
+            f"define void @{name}(ptr %args, i64 %begin, i64 %end, ptr %scratch) {{\nentry:\n"
+        )
         lines = [*self.allocas, *self.text.lines, "  ret void", "}"]
         return head + "\n".join(lines) + "\n"

@@ -1,8 +1,9 @@
 """Scan kernels: running sums, products and extremes along one dimension.
 
-Note: two forms. Where the scanned dimension is the innermost, 16 neighbours are scanned inside a vector (four shuffled steps)
-and a carry goes from vector to vector; otherwise vectors run across neighbouring rows and the loop runs down. Both combine in
-an order that depends on the position in the row alone. Float sums and products are kept in float64.
+Note: two forms. Where the scanned dimension is the innermost, 16 neighbours are scanned inside
+a vector (four shuffled steps) and a carry goes from vector to vector; otherwise vectors run
+across neighbouring rows and the loop runs down. Both combine in an order that depends on the
+position in the row alone. Float sums and products are kept in float64.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def scan_launches(node: Node, place_of: Callable[[Node], BufferRef]) -> list[Lau
         lane = rest.pop()
     mode = "row" if lane is None else "column"
     step = (scanned if lane is None else lane).step
-    source = _source(kind, mode, len(rest), {0: "0", 1: "1"}.get(step, "n"), operand.dtype, node.dtype)
+    source = _source(
+        kind, mode, len(rest), {0: "0", 1: "1"}.get(step, "n"), operand.dtype, node.dtype
+    )
     base = place_of(operand)
     pointers = (
         BufferRef(base.buffer, base.offset + view.offset * operand.dtype.itemsize),
@@ -108,7 +111,9 @@ class _Writer(Body):
         self.operand, self.out = operand, out
         self.work = sum_dtype(kind, operand)
         self.rule = combining(kind, operand)
-        start = -0.0 if kind == "sum" and self.work.is_floating_point else identity(kind, self.work)
+        start = (
+            -0.0 if kind == "sum" and self.work.is_floating_point else identity(kind, self.work)
+        )
         self.start = ex.literal(start, self.work)
         self.vector = ex.vector(self.work)
         self.base, self.target = self.pointer(), self.pointer()
@@ -136,9 +141,11 @@ class _Writer(Body):
         return ex.cast(text, made, kind, self.work)
 
     def _store(self, value: str, place: str, mask: str | None) -> None:
-        ex.store(self.text, self.out, ex.cast(self.text, value, self.work, self.out), place, mask)
+        ex.store(
+            self.text, self.out, ex.cast(self.text, value, self.work, self.out), place, mask
+        )
 
-    # -- along the lanes -------------------------------------------------------------------------
+    # -- along the lanes -----------------------------------------------------------------------
 
     def row_kernel(self, name: str) -> str:
         text = self.text
@@ -161,7 +168,9 @@ class _Writer(Body):
                     self._scan_vector(base, target, carry, stop, mask)
         return self.function(name)
 
-    def _scan_vector(self, base: str, target: str, carry: str, i: str, mask: str | None) -> None:
+    def _scan_vector(
+        self, base: str, target: str, carry: str, i: str, mask: str | None
+    ) -> None:
         text, v = self.text, self.vector
         value = self._load(base, i, self.step_in, mask)
         start = self.start
@@ -176,8 +185,7 @@ class _Writer(Body):
         total = text.let(f"shufflevector {v} {made}, {v} poison, {_LAST}")
         text.line(f"store {v} {total}, ptr {carry}")
 
-
-    # -- down the rows ---------------------------------------------------------------------------
+    # -- down the rows -------------------------------------------------------------------------
 
     def column_kernel(self, name: str) -> str:
         text = self.text

@@ -1,8 +1,10 @@
-"""Scatter kernels: elements of a source combined into memory at computed places, in order of position.
+"""Scatter kernels: elements of a source combined into memory at computed places, in order of
+position.
 
-Note: order and tasks. Dimensions of the positions are *own* when they move along the result (and no index can undo
-that), else *summed*: repeated places differ along summed dimensions only. Own dimensions are cut into tasks and vectors;
-every task walks the summed ones in order. So the bits depend on nothing but the positions.
+Note: order and tasks. Dimensions of the positions are *own* when they move along the result
+(and no index can undo that), else *summed*: repeated places differ along summed dimensions
+only. Own dimensions are cut into tasks and vectors; every task walks the summed ones in order.
+So the bits depend on nothing but the positions.
 """
 
 from __future__ import annotations
@@ -94,11 +96,11 @@ def _blocks(rows: int, summed: int, lanes: int) -> tuple[int, int]:
     most = min(lanes // BLOCK, summed * lanes // CHUNK, MOST_BLOCKS // rows)
     if most <= 1:
         return lanes, 1
-    block = -(-(-(-lanes // most)) // 16) * 16
+    block = 16 * -(-lanes // (16 * most))
     return block, -(-lanes // block)
 
 
-# -- loops -----------------------------------------------------------------------------------------
+# -- loops -------------------------------------------------------------------------------------
 
 
 def plan(view: View, reads: Sequence[View], steps: Sequence[tuple[int, int]]) -> ScatterNest:
@@ -133,8 +135,10 @@ def _joined(dims: Sequence[_Dim]) -> list[_Dim]:
     merged: list[_Dim] = []
     for dim in dims:
         last = merged[-1] if merged else None
-        if last is not None and last.is_own == dim.is_own and all(
-            a == b * dim.size for a, b in zip(last.strides, dim.strides, strict=True)
+        if (
+            last is not None
+            and last.is_own == dim.is_own
+            and all(a == b * dim.size for a, b in zip(last.strides, dim.strides, strict=True))
         ):
             merged[-1] = _Dim(last.size * dim.size, dim.strides, dim.is_own)
         else:
@@ -154,7 +158,7 @@ def _choose_lane(dims: Sequence[_Dim]) -> _Dim | None:
     return dims[-1] if dims and dims[-1].is_own else None
 
 
-# -- text ------------------------------------------------------------------------------------------
+# -- text --------------------------------------------------------------------------------------
 
 _SOURCES: dict[Any, KernelSource] = {}
 
@@ -198,7 +202,9 @@ class _Writer(Body):
             first = text.let(f"mul i64 {group}, {self.together}")
             last = text.smallest(text.let(f"add i64 {first}, {self.together}"), self.rows)
             with self.loop(first, last) as row:
-                starts = self.located(row, self.sizes[:outer], [s[:outer] for s in self.strides])
+                starts = self.located(
+                    row, self.sizes[:outer], [s[:outer] for s in self.strides]
+                )
                 inner = [s[outer:-1] for s in self.strides]
                 with self.nested(self.sizes[outer:-1], starts, inner) as offsets:
                     self._lanes(offsets, low, high)
@@ -249,7 +255,7 @@ class _Writer(Body):
         with self.when(inside):
             yield place
 
-    # -- many lanes ------------------------------------------------------------------------------
+    # -- many lanes ----------------------------------------------------------------------------
 
     def _vectors(self, place: str, source: str, low: str, high: str) -> None:
         text = self.text
@@ -281,9 +287,11 @@ class _Writer(Body):
             return ex.load(text, self.dtype, text.place(self.stored, base, i), mask)
         at = text.let(f"add <16 x i64> {text.splat('i64', i)}, {IOTA}")
         stride = text.splat("i64", self.strides[1][-1])
-        return ex.load_scattered(text, self.dtype, base, text.let(f"mul <16 x i64> {at}, {stride}"), mask)
+        return ex.load_scattered(
+            text, self.dtype, base, text.let(f"mul <16 x i64> {at}, {stride}"), mask
+        )
 
-    # -- one element -----------------------------------------------------------------------------
+    # -- one element ---------------------------------------------------------------------------
 
     def _cell(self, place: str, source: str) -> None:
         text, kind = self.text, self.stored
@@ -310,7 +318,9 @@ class _Writer(Body):
         text, dtype, kind = self.text, self.dtype, self.stored
         if not dtype.is_floating_point:
             sign = "u" if dtype in (dt.uint8, dt.bool_) else "s"
-            keeps = text.let(f"icmp {sign}{'gt' if name == 'max' else 'lt'} {kind} {old}, {new}")
+            keeps = text.let(
+                f"icmp {sign}{'gt' if name == 'max' else 'lt'} {kind} {old}, {new}"
+            )
             return text.let(f"select i1 {keeps}, {kind} {old}, {kind} {new}")
         a = kernel_text.widen_one(text, dtype.name, old)
         b = kernel_text.widen_one(text, dtype.name, new)

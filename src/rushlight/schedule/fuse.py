@@ -26,6 +26,10 @@ from rushlight.views import Shape, View
 MAX_ROOTS = 24  # of one group: bounds the size of a kernel's text
 LONG_ROW = 1 << 16  # elements: longer rows are reduced in pieces, one pass at a time
 
+LONG_ROWS = f"rows of more than {LONG_ROW} elements are reduced in pieces"
+NO_COMMON_LOOPS = "their dimensions do not divide each other"
+MOVED = "it reads elements in another order, or shifted"
+
 
 @dataclass(eq=False, slots=True)
 class Root:
@@ -65,6 +69,7 @@ class Unit:
     reads: set[Node] = field(default_factory=set)
     epilogue_of: Node | None = None
     items: list[Node] = field(default_factory=list)  # results of a single that has several
+    apart: list[tuple[Unit, str]] = field(default_factory=list)  # units not joined, and why
 
     @property
     def numel(self) -> int:
@@ -212,12 +217,18 @@ class Fusion:
     def _add_root(self, root: Root) -> None:
         reads = root.reads
         earliest = max((self.place[n] for n in reads if n in self.place), default=-1)
+        apart: list[tuple[Unit, str]] = []
         for unit in self._candidates(root, reads):
-            if unit.number >= earliest and self._can_join(root, unit, reads):
+            if unit.number < earliest:
+                break
+            obstacle = self._obstacle(root, unit, reads)
+            if not obstacle:
                 unit.roots.append(root)
                 self._joined(root, unit, reads)
                 return
+            apart.append((unit, obstacle))
         unit = self._new_unit(roots=[root], reads=reads)
+        unit.apart = apart
         self._joined(root, unit, reads)
 
     def _joined(self, root: Root, unit: Unit, reads: set[Node]) -> None:
@@ -232,25 +243,26 @@ class Fusion:
         found = {u.number: u for n in reads for u in self.touching[n][-8:]}
         return [found[n] for n in sorted(found, reverse=True)]
 
-    def _can_join(self, root: Root, unit: Unit, reads: set[Node]) -> bool:
-        if unit.single is not None or len(unit.roots) >= MAX_ROOTS:
-            return False
+    def _obstacle(self, root: Root, unit: Unit, reads: set[Node]) -> str:
+        """Why the root cannot join the unit, in a user's words; nothing if it can."""
+        if unit.single is not None:
+            return f"{unit.single.op} has a kernel of its own"
+        if len(unit.roots) >= MAX_ROOTS:
+            return f"that kernel already has {MAX_ROOTS} results"
         own = {r.home for r in unit.roots}
         if any(self.place.get(n, -1) >= unit.number for n in reads - own):
-            return False
+            return "something between them has to be computed first"
         if unit.is_column or root.is_column:
-            return (
-                unit.is_column == root.is_column
-                and unit.dims == root.dims
-                and unit.inner == root.inner
-                and not reads & own
-            )
+            if unit.is_column != root.is_column or reads & own:
+                return "one of them reduces down columns, and must end before the other begins"
+            is_same = unit.dims == root.dims and unit.inner == root.inner
+            return "" if is_same else "they reduce columns of different tensors"
         if unit.roots[0].home.op in ("update", "scatter"):
-            return False
-        return self._fits(root, unit, reads & own)
+            return "it fills a part of a tensor"
+        return self._misfit(root, unit, reads & own)
 
-    def _fits(self, root: Root, unit: Unit, within: set[Node]) -> bool:
-        """Whether the loops of `unit` can also do `root`, which reads `within` of its results."""
+    def _misfit(self, root: Root, unit: Unit, within: set[Node]) -> str:
+        """Why the loops of `unit` cannot also do `root`, which reads `within` of its results."""
         count = views.numel(root.dims)
         if (
             root.kind == "store"
@@ -258,21 +270,21 @@ class Fusion:
             and count * unit.inner == unit.numel
             and count != unit.numel
         ):
-            return self._fits_rows(root, unit, within)
+            return self._misfit_by_row(root, unit, within)
         if count != unit.numel or count == 0:
-            return False
+            return f"they run over {count} and {unit.numel} elements"
         inner = root.inner if root.kind == "reduce" else unit.inner
         if unit.inner is not None and inner != unit.inner:
-            return False
+            return f"they reduce rows of {inner} and {unit.inner} elements"
         if inner is not None and within and inner > LONG_ROW:
-            return False
+            return LONG_ROWS
         dims = refine(unit.dims, root.dims)
         if dims is None:
-            return False
+            return NO_COMMON_LOOPS
         if inner is not None:
             dims = refine(dims, (count // inner, inner)) if inner else None
             if dims is None:
-                return False
+                return NO_COMMON_LOOPS
         assert root.reader is not None
         rows = {
             r.home
@@ -283,34 +295,36 @@ class Fusion:
             if node not in within:
                 continue
             if e.kind != "load":
-                return False
+                return "it looks elements up by index"
             if node in rows:
                 if inner is None or not _reads_own_row(view, count // inner, inner):
-                    return False
+                    return "it needs reductions of other rows than the one at hand"
             elif not views.is_whole(view, count):
-                return False
+                return MOVED
         unit.dims, unit.inner = dims, inner
-        return True
+        return ""
 
-    def _fits_rows(self, root: Root, unit: Unit, within: set[Node]) -> bool:
+    def _misfit_by_row(self, root: Root, unit: Unit, within: set[Node]) -> str:
         """A root with one element a row joins a group that reduces those rows."""
         assert root.reader is not None and unit.inner is not None
         rows = views.numel(root.dims)
         by_row = {
             r.home for r in unit.roots if r.kind == "reduce" or views.numel(r.dims) == rows
         }
-        if not within or unit.inner > LONG_ROW:
-            return False
+        if not within:
+            return "it does not need those rows"
+        if unit.inner > LONG_ROW:
+            return LONG_ROWS
         for (node, view), e in root.reader.loads.items():
             if node not in within:
                 continue
             if e.kind != "load" or node not in by_row or not views.is_whole(view, rows):
-                return False
+                return MOVED
         dims = refine(unit.dims, (*root.dims, unit.inner))
         if dims is None:
-            return False
+            return NO_COMMON_LOOPS
         unit.dims = dims
-        return True
+        return ""
 
     # -- what to store ----------------------------------------------------------------------------
 
@@ -404,24 +418,19 @@ def _two_dims(view: View, rows: int, inner: int) -> View | None:
 
 def _runs_down_columns(reader: Reader, kept: int) -> bool:
     """Whether neighbours in memory belong to neighbouring results and not to one reduction."""
-    rows = columns = 0
+    rows = columns = 0  # elements of the tensors read
     for _, view in reader.loads:
-        last = next(
-            (
-                s
-                for n, s in zip(view.shape[kept:][::-1], view.strides[kept:][::-1], strict=True)
-                if n > 1
-            ),
-            None,
-        )
-        lane = next(
-            (
-                s
-                for n, s in zip(view.shape[:kept][::-1], view.strides[:kept][::-1], strict=True)
-                if n > 1
-            ),
-            None,
-        )
-        rows += last == 1
-        columns += lane == 1 and last != 1
-    return columns > 0 and rows == 0
+        touched = views.numel([n for n, s in zip(view.shape, view.strides, strict=True) if s])
+        last = _last_stride(view.shape[kept:], view.strides[kept:])
+        lane = _last_stride(view.shape[:kept], view.strides[:kept])
+        if last == 1:
+            rows += touched
+        elif lane == 1:
+            columns += touched
+    return columns > 8 * rows
+
+
+def _last_stride(shape: Shape, strides: Shape) -> int | None:
+    """The stride of the innermost dimension of more than one element."""
+    pairs = zip(reversed(shape), reversed(strides), strict=True)
+    return next((s for n, s in pairs if n > 1), None)

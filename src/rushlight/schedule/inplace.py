@@ -1,8 +1,10 @@
-"""Results that may live where their base lived: updates and scatters without a copy of the base.
+"""Results that may live where their base lived: updates and scatters without a copy of the
+base.
 
-Note: versions of one memory. An update or scatter first stores its base, then its parts. Where nobody reads the base once the
-parts begin (but for a part that reads just the element it writes), both may share memory, and storing the base falls away. The
-memory of a leaf may be shared only by a result that ends in that leaf, and only where nothing can fail any more.
+Note: versions of one memory. An update or scatter first stores its base, then its parts. Where
+nobody reads the base once the parts begin (but for a part that reads just the element it
+writes), both may share memory, and storing the base falls away. The memory of a leaf may be
+shared only by a result that ends in that leaf, and only where nothing can fail any more.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from rushlight.schedule.fuse import Root, Unit
 @dataclass(slots=True)
 class Sharing:
     """`home_of` maps a node to the earlier version whose memory it overwrites; `in_leaf` are the
-    results that are written straight into their leaf's memory."""
+    results that are written straight into their leaf's memory.
+    """
 
     home_of: dict[Node, Node] = field(default_factory=dict)
     in_leaf: set[Node] = field(default_factory=set)
@@ -41,7 +44,10 @@ class _Version:
 
 
 def share_memory(
-    units: Sequence[Unit], results: Sequence[Node], written: dict[int, int], stored: Collection[Node]
+    units: Sequence[Unit],
+    results: Sequence[Node],
+    written: dict[int, int],
+    stored: Collection[Node],
 ) -> Sharing:
     """Decide which updates and scatters overwrite their base."""
     versions = {n: v for n, v in _versions(units, stored).items() if _may_share(units, v)}
@@ -70,7 +76,12 @@ def _versions(units: Sequence[Unit], stored: Collection[Node]) -> dict[Node, _Ve
             continue
         base, view = node.args[0]
         is_whole = views.is_whole(view_of((base, view)), base.numel)
-        if is_whole and base in stored and base.numel == node.numel and copy.epilogue_of is None:
+        if (
+            is_whole
+            and base in stored
+            and base.numel == node.numel
+            and copy.epilogue_of is None
+        ):
             found[node] = _Version(base, copy, parts)
     return found
 

@@ -19,7 +19,7 @@ import numpy as np
 from rushlight import config
 from rushlight.dtype import Category, of_number
 from rushlight.ops.registry import NUMBER_TYPES, Op, TensorType, recorder
-from rushlight.trace import origin
+from rushlight.trace import misses, origin
 from rushlight.trace.tape import Accumulate, Node, impure_epochs, next_sequence
 from rushlight.trace.trie import Edge, Operand
 from rushlight.trace.value import Storage, Value
@@ -73,6 +73,8 @@ class Trace:
         if edge is None:
             edge = parent.children[key] = Edge(parent, kind, next)
             self.edges += 1
+            if len(parent.children) > 1:
+                misses.note_step(parent, edge, key)
         self.edge = edge
         return edge
 
@@ -459,6 +461,8 @@ def _miss(
     edge.keeps = _kept(op, len(described))
     parent.children[key] = edge
     trace.edges += 1
+    if len(parent.children) > 1:
+        misses.note_op(parent, edge)
     return edge
 
 
