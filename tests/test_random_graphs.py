@@ -1,16 +1,22 @@
-"""A few random graphs, compiled and interpreted; `fuzz_graphs.py` runs thousands."""
+"""Random graphs, compiled and interpreted: a few always, thousands in the second tier."""
 
 from __future__ import annotations
-
-import os
 
 import fuzz_graphs
 import pytest
 
-COUNT = int(os.environ.get("RUSHLIGHT_FUZZ_GRAPHS", "60"))
 
-
-@pytest.mark.parametrize("first", range(0, COUNT, 10))
-def test_random_graphs(first: int) -> None:
-    for seed in range(first, first + 10):
+def check(first: int, count: int) -> None:
+    for seed in range(first, first + count):
         assert not fuzz_graphs.trial(seed), f"seed {seed}"
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_random_graphs(first: int) -> None:
+    check(first, 10)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(1000, 5000, 250))
+def test_many_random_graphs(first: int) -> None:
+    check(first, 250)

@@ -36,7 +36,7 @@ class Sharing:
 
 @dataclass(slots=True)
 class _Version:
-    """An update or scatter over `base`: the unit that stores the base, and those of the parts."""
+    """An update or scatter over `base`: the unit that stores the base, and the parts' units."""
 
     base: Node
     copy: Unit

@@ -72,18 +72,19 @@ def note_step(parent: Edge, edge: Edge, key: Any) -> None:
 def _note(parent: Edge, edge: Edge, miss: Miss) -> None:
     recent.append(miss)
     count = len(parent.children)
-    if count > MANY and count % 16 == 1:
-        same = sum(e.kind == edge.kind and e.op is edge.op for e in parent.children.values())
-        if same > MANY and (miss.where, miss.name) not in _warned:
-            _warned.add((miss.where, miss.name))
-            _warn(miss, same)
+    if edge.op is None or count <= MANY or count % 16 != 1:
+        return
+    same = sum(e.op is edge.op and e.where == edge.where for e in parent.children.values())
+    if same > MANY and (miss.where, miss.name) not in _warned:
+        _warned.add((miss.where, miss.name))
+        _warn(miss, same)
 
 
 def _warn(miss: Miss, count: int) -> None:
     path, _, line = miss.where.rpartition(":")
     text = (
         f"rushlight: {miss.name} has been recorded in {count} different ways at this line, and "
-        f"each is compiled anew. Last time: {'; '.join(miss.differences)}. A value that "
+        f"each is planned anew. Last time: {'; '.join(miss.differences)}. A value that "
         "changes every step should be a tensor, or an operand of arithmetic."
     )
     warnings.warn_explicit(text, UserWarning, path or "unknown", int(line or 0))
