@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any  # operands are tensors
 
+from rushlight import config, errors, views
 from rushlight import dtype as dt
-from rushlight import errors, views
 from rushlight.dtype import dtype
 from rushlight.ops.creation import sizes_of
 from rushlight.ops.movement import EMBED, diagonal
@@ -83,7 +83,26 @@ def cat(tensors: Any, dim: int = 0) -> Any:
                 f"{errors.shape_text(first)} but got {errors.shape_text(p._shape)} for tensor "
                 f"number {i} in the list."
             )
+    if _is_data(full):
+        return _joined_now(full, at, kind)
     return CAT(*full, dim=at, sizes=tuple(p._shape[at] for p in full), dtype=kind)
+
+
+def _is_data(parts: Sequence[Any]) -> bool:
+    """Whether all parts are in memory already and no gradient flows to them."""
+    return all(p._storage.value.buffer is not None for p in parts) and not (
+        config.scopes.grad_enabled and any(p.requires_grad for p in parts)
+    )
+
+
+def _joined_now(parts: Sequence[Any], dim: int, kind: dtype) -> Any:
+    """Join data at once: batches cut out of a data set differ in where they are cut, and would otherwise
+    make every training step a new program."""
+    import numpy as np  # joins without a program
+
+    from rushlight.tensor import tensor_of_array  # ops come before tensors
+
+    return tensor_of_array(np.concatenate([p._numbers() for p in parts], dim), kind)
 
 
 @public("torch", out=True)
