@@ -359,11 +359,12 @@ def _is_straight(p: _Problem, row: _Index, column: _Index, tile: Tile, block: in
     return single and row.stride is not None and column.has_rows_of(tile.columns)
 
 
-def _columns(index: _Index) -> str:
+def _columns(batch: _Index, row: _Index, column: _Index) -> str:
     """How 16 columns of an epilogue's operand lie."""
-    if index.stride == 0 and index.size > 1:
-        return "same"
-    return "lanes" if index.run == LANES else "any"
+    if column.stride == 0 and column.size > 1:
+        is_one = all(index.size == 1 or index.stride == 0 for index in (batch, row))
+        return "one" if is_one else "same"
+    return "lanes" if column.run == LANES else "any"
 
 
 def _launch(
@@ -374,7 +375,10 @@ def _launch(
     item = item_bytes(total)
     a_rows, a_k = _Index.of(p.m, p.A.rows), _Index.of(p.k, p.A.columns)
     b_k, b_columns = _Index.of(p.k, p.B.rows), _Index.of(p.n, p.B.columns)
-    ends = [(_Index.of(p.m, view.rows), _Index.of(p.n, view.columns)) for view in p.views]
+    ends = [
+        (_Index.of(p.b, view.batch), _Index.of(p.m, view.rows), _Index.of(p.n, view.columns))
+        for view in p.views
+    ]
 
     same = p.A.dtype == total
     read_a = same and None not in (a_rows.stride, a_k.stride) and n <= 128
@@ -389,16 +393,14 @@ def _launch(
     rows, columns = _choose_blocks((b, m, n, k), tile, item, block, workers)
     down, across = -(-m // rows), -(-n // columns)
     group = columns if read_b else _choose_group(b_k, tile, columns)
-    straight = epilogue is None and _is_straight(p, *ends[0], tile, block)
+    straight = epilogue is None and _is_straight(p, *ends[0][1:], tile, block)
 
     shape = Shape(
         p.A.dtype,
         tile,
         None if read_a else _reading(a_rows, a_k, tile.rows),
         None if read_b else _reading(b_columns, b_k, tile.columns),
-        tuple(
-            (v.dtype, _columns(column)) for v, (_, column) in zip(p.views, ends, strict=True)
-        ),
+        tuple((v.dtype, _columns(*end)) for v, end in zip(p.views, ends, strict=True)),
         (epilogue.returns if epilogue else None) or total,
         epilogue.key if epilogue else "",
         unit,
@@ -414,8 +416,8 @@ def _launch(
         b_k,
         b_columns,
     ]
-    for view, (row, column) in zip(p.views, ends, strict=True):
-        indices += [_Index.of(p.b, view.batch), row, column]
+    for end in ends:
+        indices += end
     numbers = (m, n, k, rows, columns, down, across, int(straight), group, panel_a, panel_b)
     return Launch(
         _source(shape, epilogue.emit if epilogue else None),

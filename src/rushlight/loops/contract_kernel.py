@@ -13,7 +13,14 @@ from dataclasses import dataclass
 
 from rushlight.loops import contract_matrix as matrix
 from rushlight.loops.contract_pack import Reading, emit_pack, panel_bytes
-from rushlight.loops.contract_tile import Emit, OperandSlots, Tile, emit_finish, emit_tile
+from rushlight.loops.contract_tile import (
+    Emit,
+    OperandSlots,
+    Tile,
+    emit_fetch,
+    emit_finish,
+    emit_tile,
+)
 from rushlight.loops.kernel import KernelSource
 from rushlight.loops.text import IndexSlots, Text, accumulator_dtype, item_bytes, stored_type
 
@@ -147,7 +154,8 @@ def emit_contraction(shape: Shape, emit: Emit | None) -> KernelSource:
     if shape.is_matrix:
         parts.append((matrix.DECLARATIONS, set()))
     if shape.fetches:
-        parts.append(_emit_fetch(shape, ends[0]))
+        fetched = [end for end in ends if end.columns == "lanes"]
+        parts.append(emit_fetch(f"{name}.fetch", shape.tile, fetched))
     needs = frozenset().union(*(needs for _, needs in parts))
     return KernelSource(name, "".join(text for text, _ in parts), needs)
 
@@ -157,31 +165,6 @@ def _emit_products(shape: Shape, name: str) -> tuple[str, set[str]]:
     if shape.is_matrix:
         return matrix.emit_tile(name, shape.tile, packed=packed), set()
     return emit_tile(name, accumulator_dtype(shape.dtype), shape.tile, packed=packed)
-
-
-def _emit_fetch(shape: Shape, end: OperandSlots) -> tuple[str, set[str]]:
-    """Text of `void @name(args, base, first row, rows, column)`: asks for the cache lines that
-    a tile will be stored to, so that the stores need not wait for them.
-    """
-    text = Text()
-    index, size = end.row.load(text), item_bytes(end.dtype)
-    text.line("br label %row")
-    text.label("row")
-    text.line("%r = phi i64 [0, %entry], [%r.next, %row]")
-    text.line("%r.next = add i64 %r, 1")
-    offset = index.offset(text, text.let("add i64 %first, %r"))
-    place = text.place(stored_type(end.dtype), "%base", text.let(f"add i64 {offset}, %column"))
-    for line in range(0, shape.tile.columns * size, 64):
-        at = text.let(f"getelementptr i8, ptr {place}, i64 {line}")
-        text.line(f"call void @llvm.prefetch.p0(ptr {at}, i32 1, i32 3, i32 1)")
-    more = text.let("icmp slt i64 %r.next, %rows")
-    text.line(f"br i1 {more}, label %row, label %done")
-    text.label("done")
-    text.line("ret void")
-    arguments = "ptr %args, ptr %base, i64 %first, i64 %rows, i64 %column"
-    head = f"define internal void @{shape.name}.fetch({arguments}) noinline"
-    declaration = "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)\n"
-    return text.function(head) + declaration, set()
 
 
 def _entry(shape: Shape, slots: _Slots) -> str:
@@ -369,8 +352,7 @@ def _emit_run(text: Text, shape: Shape) -> None:
         text.line("br i1 %is.last, label %fetch, label %products")
         text.label("fetch")
         text.line(
-            f"call void @{shape.name}.fetch(ptr %args, ptr %C.b, i64 %i, i64 %rows.i, "
-            "i64 %c.column)"
+            f"call void @{shape.name}.fetch(ptr %args, i64 %batch, i64 %i, i64 %rows.i, i64 %j)"
         )
         text.line("br label %products")
         text.label("products")

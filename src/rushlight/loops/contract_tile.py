@@ -30,7 +30,15 @@ from rushlight.loops.text import (
     widen,
 )
 
-__all__ = ["EpilogueBuilder", "OperandSlots", "Tile", "declaration", "emit_finish", "emit_tile"]
+__all__ = [
+    "EpilogueBuilder",
+    "OperandSlots",
+    "Tile",
+    "declaration",
+    "emit_fetch",
+    "emit_finish",
+    "emit_tile",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +164,8 @@ def _emit_sums(text: Text, tile: Tile, dtype: str, kind: str, size: int) -> None
 @dataclass(frozen=True, slots=True)
 class OperandSlots:
     """An array addressed by batch, row and column at the end: its dtype, how 16 columns lie in
-    memory ('lanes' side by side, 'same' one element for all, 'any'), and its place in the
-    argument block.
+    memory ('lanes' side by side, 'same' one element for all, 'one' for all rows too, 'any'),
+    and its place in the argument block.
     """
 
     dtype: str
@@ -179,6 +187,7 @@ class _Bound:
     column: LoadedIndex
     at: str = ""
     shift: str = ""
+    one: str = ""  # the element that stands for all outputs
 
 
 @dataclass(slots=True)
@@ -226,6 +235,8 @@ class EpilogueBuilder:
         """Operand `number` at these 16 outputs."""
         operand, text = self._operands[number], self.text
         dtype = operand.slots.dtype
+        if operand.one:
+            return widen(text, dtype, text.splat(stored_type(dtype), operand.one))
         if operand.slots.columns == "any":
             columns = operand.column.offsets(text, self._first, self._last)
             return load_scattered(text, dtype, operand.at, columns, self.mask)
@@ -297,11 +308,43 @@ def emit_finish(
     return text.function(f"define internal void @{name}({arguments}) noinline"), text.needs
 
 
+def emit_fetch(name: str, tile: Tile, operands: list[OperandSlots]) -> tuple[str, set[str]]:
+    """Text of `void @name(args, batch, first row, rows, column)`: asks for the cache lines that
+    the finish of a tile will read and write, so that it need not wait for them.
+    """
+    text = Text()
+    bound = [_bind(text, slots) for slots in operands]
+    text.line("br label %row.head")
+    text.label("row.head")
+    text.line("%r = phi i64 [0, %entry], [%r.next, %row.head]")
+    text.line("%r.next = add i64 %r, 1")
+    row = text.let("add i64 %row, %r")
+    for number, operand in enumerate(bound):
+        kind, size = stored_type(operand.slots.dtype), item_bytes(operand.slots.dtype)
+        at = text.place(kind, operand.base, operand.row.offset(text, row))
+        at = text.place(kind, at, operand.column.offset(text, "%column"))
+        for line in range(0, tile.columns * size, 64):
+            place = text.let(f"getelementptr i8, ptr {at}, i64 {line}")
+            writes = int(number == 0)
+            text.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {writes}, i32 3, i32 1)")
+    more = text.let("icmp slt i64 %r.next, %rows")
+    text.line(f"br i1 {more}, label %row.head, label %done")
+    text.label("done")
+    text.line("ret void")
+    arguments = "ptr %args, i64 %batch, i64 %row, i64 %rows, i64 %column"
+    head = f"define internal void @{name}({arguments}) noinline"
+    declaration = "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)\n"
+    return text.function(head) + declaration, set()
+
+
 def _bind(text: Text, slots: OperandSlots) -> _Bound:
     pointer = text.slot(slots.pointer, "ptr")
     batch = slots.batch.load(text).offset(text, "%batch")
     base = text.place(stored_type(slots.dtype), pointer, batch)
-    return _Bound(slots, base, batch, slots.row.load(text), slots.column.load(text))
+    bound = _Bound(slots, base, batch, slots.row.load(text), slots.column.load(text))
+    if slots.columns == "one":
+        bound.one = text.let(f"load {stored_type(slots.dtype)}, ptr {base}")
+    return bound
 
 
 @dataclass(frozen=True, slots=True)

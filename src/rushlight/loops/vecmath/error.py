@@ -33,6 +33,12 @@ ERF_SMALL = {
 LOG_ERFC = (0.00017776766617316753, -1.1295297145843506, -0.6333169341087341,
             -0.10831307619810104, 0.02514076419174671, -0.0041791703552007675,
             0.00043613696470856667, -2.123997182934545e-05)
+# (x + 4) exp(x^2) erfc(x) in (x - 4) / (x + 4) on 0 <= x <= 10.2. Relative error 2^-30.1.
+ERFCX_SINGLE = (
+    1.0959956645965576, -0.9765487313270569, 0.773208737373352, -0.5408529043197632,
+    0.3308514952659607, -0.17402450740337372, 0.07637199759483337, -0.026295185089111328,
+    0.006218946073204279, -0.00038779000169597566, -0.0007559818332083523,
+)
 # (1 + 2x) exp(x^2) erfc(x) in (x - 4) / (x + 4) on 0 <= x <= 27.5. Relative error 2^-54.1.
 ERFCX = (
     1.2329951186255526, -0.1396211168405625, 0.015379652102620031, 0.06809705425469174,
@@ -64,15 +70,30 @@ def _erf_small(x: Value) -> Value:
     return fma(x, polynomial(x * x, ERF_SMALL[x.kind]), x)
 
 
-@vector_function("erfc", ulp=(0.55, 2.0))
+@vector_function("erfc", ulp=(3.5, 2.0))
 def erfc(x: Value) -> Value:
-    """1 - erf up to 1/2; beyond, exp(-x^2) times one polynomial, or 2 minus that."""
-    if x.kind == "f32":
-        return call("erfc", x.convert("f64")).convert("f32")
+    """exp(-x^2) times one polynomial, or 2 minus that; in float64 1 - erf up to 1/2."""
     a = abs(x)
+    if x.kind == "f32":
+        positive = _erfc_single(clamp_above(a, 10.2))
+        return select(x < 0.0, 2.0 - positive, positive)
     positive = _erfc_positive(clamp_above(a, 27.5))
     out = select(x < 0.0, 2.0 - positive, positive)
     return select(a < 0.5, 1.0 - _erf_small(x), out)
+
+
+def _erfc_single(x: Value) -> Value:
+    """erfc for 0 <= x <= 10.2 in float32, with what the sum, the quotient and the square lose
+    put back.
+    """
+    divisor = x + 4.0
+    inverse = 1.0 / divisor
+    lost = fma(-inverse, divisor, 1.0) - inverse * (x - (divisor - 4.0))
+    at = fma(inverse * lost, -8.0, fma(inverse, -8.0, 1.0))
+    scaled = polynomial(at, ERFCX_SINGLE) * fma(inverse, lost, inverse)
+    square, error = two_product(x, x)
+    e = exp_parts(-square, -error)
+    return scale(fma(e.high, scaled, e.low * scaled), e.n)
 
 
 def _erfc_positive(x: Value) -> Value:
