@@ -38,6 +38,8 @@ FAMILIES = (  # one a line, each after those it imports
     "conv",
     "pool",
     "interpolate",
+    "loss",
+    "einsum",
 )
 
 

@@ -1,0 +1,554 @@
+"""Losses that compare predictions with targets element by element, or pairs of vectors.
+
+All are composites: the step that contains them is compiled as one. `reduction` is 'mean', 'sum' or 'none'; the
+old `size_average` and `reduce` are still taken.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any  # operands are tensors
+
+from rushlight import views
+from rushlight.ops.activation import logsigmoid, softplus
+from rushlight.ops.creation import ARANGE
+from rushlight.ops.cross_entropy import reduction_of
+from rushlight.ops.elementwise import pointwise, scaled
+from rushlight.ops.registry import OPS, public
+
+
+def reduced(losses: Any, reduction: str) -> Any:
+    if reduction == "mean":
+        return losses.mean()
+    return losses.sum() if reduction == "sum" else losses
+
+
+def _paired(name: str, input: Any, target: Any) -> None:
+    """Warn, as PyTorch does, of sizes that only agree by broadcasting."""
+    if input.shape != target.shape:
+        warnings.warn(
+            f"{name}: Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
+            f"Please ensure they have the same size.",
+            stacklevel=3,
+        )
+        views.broadcast_shapes(name, input.shape, target.shape)
+
+
+def _weighted(losses: Any, weight: Any, reduction: str) -> Any:
+    if weight is None:
+        return reduced(losses, reduction)
+    losses = losses * weight
+    if reduction == "mean":
+        return losses.sum() / weight.expand(losses.shape).sum()
+    return reduced(losses, reduction)
+
+
+@public("F")
+def mse_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Any = None,
+) -> Any:
+    """(input - target) squared."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    _paired("mse_loss", input, target)
+    return _weighted((input - target).square(), weight, reduction)
+
+
+@public("F")
+def l1_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Any = None,
+) -> Any:
+    """|input - target|."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    _paired("l1_loss", input, target)
+    return _weighted((input - target).abs(), weight, reduction)
+
+
+@public("F")
+def smooth_l1_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Any:
+    """d^2 / (2 beta) where d = |input - target| < beta, d - beta / 2 beyond."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    _paired("smooth_l1_loss", input, target)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    distance = (input - target).abs()
+    if beta == 0:
+        return reduced(distance, reduction)
+    near = distance.square() * (0.5 / beta)
+    return reduced(OPS["where"](distance < beta, near, distance - 0.5 * beta), reduction)
+
+
+@public("F")
+def huber_loss(
+    input: Any,
+    target: Any,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Any = None,
+) -> Any:
+    """d^2 / 2 where d = |input - target| <= delta, delta (d - delta / 2) beyond."""
+    reduction = reduction_of(reduction, None, None)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    _paired("huber_loss", input, target)
+    distance = (input - target).abs()
+    far = (distance - 0.5 * delta) * delta
+    losses = OPS["where"](distance <= delta, distance.square() * 0.5, far)
+    return _weighted(losses, weight, reduction)
+
+
+@public("F")
+def binary_cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """-(t log p + (1 - t) log(1 - p)), the logarithms no less than -100 as in PyTorch.
+
+    input: probabilities in [0, 1].
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    if input.shape != target.shape:
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}) is deprecated. Please ensure they have the same size."
+        )
+    losses = BINARY_CROSS_ENTROPY(input, target)
+    if weight is not None:
+        losses = losses * weight
+    return reduced(losses, reduction)
+
+
+def _bce_lower(k: Any, p: Any, t: Any) -> Any:
+    log_p = k.max(k.log(p), k.const(-100.0, p.dtype))
+    log_q = k.max(k.log1p(-p), k.const(-100.0, p.dtype))
+    return (t - 1) * log_q - t * log_p
+
+
+def _bce_vjp(g: Any, out: Any, p: Any, t: Any) -> Any:
+    slope = (p - t) / ((1 - p) * p).clamp(min=1e-12)
+    logs = (1 - p).log().clamp(min=-100) - p.log().clamp(min=-100)
+    return scaled(g, slope), scaled(g, logs)
+
+
+BINARY_CROSS_ENTROPY = pointwise("binary_cross_entropy", _bce_lower, vjp=_bce_vjp)
+
+
+@public("F")
+def binary_cross_entropy_with_logits(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Any = None,
+) -> Any:
+    """Binary cross-entropy of sigmoid(input), in a form that never overflows.
+
+    pos_weight: a factor for the loss of positive targets, broadcast.
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    if input.shape != target.shape:
+        raise ValueError(
+            f"Target size ({target.shape}) must be the same as input size ({input.shape})"
+        )
+    log_p = logsigmoid(input)
+    if pos_weight is None:
+        losses = (1 - target) * input - log_p
+    else:
+        scale = (pos_weight - 1) * target + 1
+        losses = (1 - target) * input - scale * log_p
+    if weight is not None:
+        losses = losses * weight
+    return reduced(losses, reduction)
+
+
+@public("F")
+def kl_div(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Any:
+    """target * (log target - input), with `input` a log-probability.
+
+    reduction: 'batchmean' divides the sum by the first size, which is the divergence's
+    definition; 'mean' divides by the number of elements.
+    """
+    if reduction == "batchmean":
+        total = kl_div(input, target, reduction="sum", log_target=log_target)
+        return total / input.shape[0] if input.ndim else total
+    if reduction == "mean" and size_average is None and reduce is None:
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support "
+            "size.'batchmean' divides only by the batch size, and aligns with the KL div math "
+            "definition.'mean' will be changed to behave the same as 'batchmean' in the next "
+            "major release.",
+            stacklevel=2,
+        )
+    reduction = reduction_of(reduction, size_average, reduce)
+    if log_target:
+        return reduced(target.exp() * (target - input), reduction)
+    return reduced(target.xlogy(target) - target * input, reduction)
+
+
+@public("F", "torch")
+def hinge_embedding_loss(
+    input: Any,
+    target: Any,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """input where target is 1, max(0, margin - input) where it is -1."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    far = OPS["where"](target == -1, (margin - input).clamp(min=0), 0)
+    near = OPS["where"](target == 1, input, 0)
+    return reduced(far + near, reduction)
+
+
+@public("F", "torch")
+def margin_ranking_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, -target (input1 - input2) + margin)."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(
+            f"margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
+        )
+    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+@public("F", "torch")
+def soft_margin_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """log(1 + exp(-target * input)), without overflow."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    return reduced(softplus(-target * input), reduction)
+
+
+@public("F")
+def poisson_nll_loss(
+    input: Any,
+    target: Any,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """exp(input) - target * input, or input - target * log(input + eps); `full` adds Stirling's
+    approximation of log(target!) where target > 1."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    if log_input:
+        losses = input.exp() - target * input
+    else:
+        losses = input - target * (input + eps).log()
+    if full:
+        safe = OPS["where"](target > 1, target, 1)
+        stirling = safe * safe.log() - safe + 0.5 * (2 * math.pi * safe).log()
+        losses = losses + OPS["where"](target > 1, stirling, 0)
+    return reduced(losses, reduction)
+
+
+@public("F")
+def gaussian_nll_loss(
+    input: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """(log var + (input - target)^2 / var) / 2, with var no less than eps."""
+    if not hasattr(var, "_storage"):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * OPS["full"](shape=tuple(input.shape), value=1.0, dtype=input.dtype)
+    elif var._storage.value.buffer is not None and bool((var < 0).any()):
+        raise ValueError("var has negative entry/entries")
+    if var.shape != input.shape:
+        if input.shape[:-1] == var.shape:
+            var = var.unsqueeze(-1)
+        elif not (input.shape[:-1] == var.shape[:-1] and var.shape[-1] == 1) and not _spreads(
+            var.shape, input.shape
+        ):
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(reduction + " is not valid")
+    from rushlight.autograd.modes import no_grad  # autograd comes after this room
+
+    held = var.clone()
+    with no_grad():
+        held.clamp_(min=eps)
+    losses = 0.5 * (held.log() + (input - target).square() / held)
+    if full:
+        losses = losses + 0.5 * math.log(2 * math.pi)
+    return reduced(losses, reduction)
+
+
+def _spreads(small: Any, large: Any) -> bool:
+    return len(small) == len(large) and all(a in (1, b) for a, b in zip(small, large))
+
+
+# -- pairs of vectors --------------------------------------------------------------------------------------
+
+
+@public("F", "torch")
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`."""
+    if not (x1.dtype.is_floating_point and x2.dtype.is_floating_point):
+        raise RuntimeError(
+            f"cosine_similarity: expected floating point tensors, got {x1.dtype!r} and {x2.dtype!r}"
+        )
+    shape = views.broadcast_shapes("cosine_similarity", x1.shape, x2.shape)
+    a, b = x1.expand(shape), x2.expand(shape)
+    a = a / a.norm(dim=dim, keepdim=True).clamp(min=eps)
+    b = b / b.norm(dim=dim, keepdim=True).clamp(min=eps)
+    return (a * b).sum(dim)
+
+
+@public("F", "torch")
+def pairwise_distance(
+    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Any:
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+    return (x1 - x2 + eps).norm(p, dim=-1, keepdim=keepdim)
+
+
+@public("F", "torch")
+def cosine_embedding_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    if target.ndim not in (0, 1):
+        raise RuntimeError(
+            f"0D or 1D target tensor expected, multi-target not supported: got {target.shape}"
+        )
+    if target.ndim == 1 and (input1.ndim != 2 or input2.ndim != 2):
+        raise RuntimeError(
+            f"1D target tensor expects 2D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
+    if target.ndim == 0 and (input1.ndim != 1 or input2.ndim != 1):
+        raise RuntimeError(
+            f"0D target tensor expects 1D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
+    tiny = 1e-12  # PyTorch's guard, inside the root
+    dot = (input1 * input2).sum(-1)
+    squares = (input1.square().sum(-1) + tiny) * (input2.square().sum(-1) + tiny)
+    cosine = dot / squares.sqrt()
+    near = OPS["where"](target == 1, 1 - cosine, 0)
+    far = OPS["where"](target == -1, (cosine - margin).clamp(min=0), 0)
+    return reduced(near + far, reduction)
+
+
+@public("F", "torch")
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, |anchor - positive| - |anchor - negative| + margin) in the p-norm."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            f"The anchor, positive, and negative tensors are expected to have the same number "
+            f"of dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and "
+            f"negative {negative.ndim}D inputs"
+        )
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+
+    def distance(a: Any, b: Any) -> Any:
+        return pairwise_distance(a, b, p, eps)
+
+    return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+@public("F")
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Any = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """`triplet_margin_loss` with a distance of the caller's."""
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            f"The anchor, positive, and negative tensors are expected to have the same number "
+            f"of dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and "
+            f"negative {negative.ndim}D inputs"
+        )
+    reduction = reduction_of(reduction, None, None)
+    distance = distance_function or pairwise_distance
+    return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def _triplet(
+    anchor: Any, positive: Any, negative: Any, distance: Any, margin: float, swap: bool, how: str
+) -> Any:
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = OPS["minimum"](far, distance(positive, negative))
+    return reduced((near - far + margin).clamp(min=0), how)
+
+
+# -- classes with margins ----------------------------------------------------------------------------------
+
+
+@public("F")
+def multi_margin_loss(
+    input: Any,
+    target: Any,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """sum over classes j != y of max(0, margin - x_y + x_j)^p, over the number of classes."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError("weight must be one-dimensional")
+    rows = input if input.ndim == 2 else input.reshape(1, -1)
+    if input.ndim > 2 or target.ndim > 1 or target.numel() != rows.shape[0]:
+        raise RuntimeError(
+            f"inconsistent target size: {list(target.shape)} for input of size: "
+            f"{list(input.shape)}"
+        )
+    classes = target.reshape(-1, 1)
+    own = rows.gather(1, classes)
+    short = (margin - own + rows).clamp(min=0)
+    if p == 2:
+        short = short.square()
+    if weight is not None:
+        short = short * weight[classes]
+    index = ARANGE(0, 1, length=rows.shape[1], dtype=classes.dtype)
+    losses = OPS["where"](index == classes, 0, short).sum(1) / rows.shape[1]
+    if input.ndim < 2 and target.ndim == 0:
+        losses = losses.reshape(())
+    return reduced(losses, reduction)
+
+
+@public("F")
+def multilabel_margin_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Margins between every target class (listed up to the first -1) and every other class."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    if input.shape != target.shape or input.ndim > 2:
+        raise RuntimeError(
+            f"inconsistent target size: {list(target.shape)} for input of size: "
+            f"{list(input.shape)}"
+        )
+    rows, lists = (x if x.ndim == 2 else x.reshape(1, -1) for x in (input, target))
+    count = rows.shape[1]
+    ended = (lists < 0).cumsum(1) > 0
+    listed = OPS["where"](ended, 0, lists)
+    hits = (~ended).to(rows.dtype)
+    is_target = hits.new_zeros(hits.shape).scatter_add(1, listed, hits) > 0
+    own = rows.gather(1, listed)
+    short = (1 - own.unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0)
+    keep = (~ended).unsqueeze(2) & ~is_target.unsqueeze(1)
+    losses = OPS["where"](keep, short, 0).sum((1, 2)) / count
+    return reduced(losses.reshape(()) if input.ndim < 2 else losses, reduction)
+
+
+@public("F")
+def multilabel_soft_margin_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Binary cross-entropy with logits, averaged over the classes of each row."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if weight is not None:
+        losses = losses * weight
+    return reduced(losses.mean(-1), reduction)
+
+
+@public("F")
+def gumbel_softmax(
+    logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Any:
+    """A sample of the Gumbel-softmax distribution; `hard` gives one-hot values with the soft
+    sample's gradient (Jang et al., 2017)."""
+    noise = -OPS["full"](shape=tuple(logits.shape), value=0, dtype=logits.dtype).exponential_().log()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    index = soft.max(dim, keepdim=True)[1]
+    sharp = soft.detach().mul(0).scatter(dim, index, 1.0)
+    return sharp - soft.detach() + soft
