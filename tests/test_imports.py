@@ -24,6 +24,8 @@ ROOMS = [
     "device",
     "config",
     "views",
+    "layout",
+    "random",
     "tree",
     "ir",
     "ops",
@@ -33,14 +35,22 @@ ROOMS = [
     "loops",
     "codegen",
     "runtime",
+    "compiled",
     "pipeline",
     "tensor",
+    "gradients",
+    "storage",
     "surface",
+    "typed",
+    "determinism",
+    "return_types",
+    "linalg",
+    "special",
+    "fft",
     "explain",
     "__init__",
     "printing",
     "serialization",
-    "random",
     "nn",
     "optim",
     "amp",
@@ -53,6 +63,9 @@ ROOMS = [
     "backends",
 ]
 
+# The user's side of autograd: named for users under `autograd`, written on top of tensors.
+API = {"autograd.function", "autograd.functional", "autograd.grad_api", "autograd.gradcheck"}
+
 # The public namespace: `import rushlight as torch`. The rooms after it are written as a user
 # writes, against that namespace; it names them for users, so what it imports itself has no
 # order.
@@ -63,6 +76,13 @@ NAMESPACE = "__init__"
 LATE_IMPORTS = {
     ("dtype", "config"): "the default dtype is read when a name is not given, at call time",
     ("device", "config"): "the default device is read when none is given, at call time",
+    ("ops", "tensor"): "functions that make tensors from data",
+    ("ops", "trace"): "storage surgery (set_, resize_), and draws that must be checked at once",
+    ("ops", "storage"): "only untyped_storage() and storage() need it",
+    ("ops", "surface"): "copies of views deliver into `out`",
+    ("ops", "__init__"): "composites of a few public functions",
+    ("random", "tensor"): "the state of a generator is given out as a tensor",
+    ("autograd", "tensor"): "Variable is another name of Tensor",
     ("tensor", "__init__"): "a few methods are the namespace's functions by another name",
     ("tensor", "printing"): "only repr needs it",
     ("tensor", "serialization"): "only pickling needs it",
@@ -105,6 +125,8 @@ MODULES = {module_of(path) for path in sources()}
 
 
 def room_of(module: str) -> str:
+    if module in API:
+        return "gradients"
     return module.split(".")[0] or "__init__"
 
 

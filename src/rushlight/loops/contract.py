@@ -301,7 +301,7 @@ def _choose_matrix_tile(m: int, n: int) -> Tile:
 
 
 def _choose_blocks(
-    sizes: tuple[int, int, int, int], tile: Tile, item: int, block: int, workers: int
+    sizes: tuple[int, int, int, int], tile: Tile, item: int, workers: int
 ) -> tuple[int, int]:
     """Rows and columns of a chunk: A's block and waiting sums fit the second-level cache.
 
@@ -309,7 +309,7 @@ def _choose_blocks(
     """
     b, m, n, k = sizes
     most_rows = 2080 // item
-    most_columns = (4096 if k <= block else 2048) // item
+    most_columns = 4096 // item
     least_down, least_across = -(-m // most_rows), -(-n // most_columns)
     work = b * m * n * k
     wanted = min(4 * workers, max(min(2 * workers, work >> 18), work >> 24))
@@ -350,13 +350,10 @@ def _reading(lanes: _Index, depth: _Index, width: int) -> Reading:
     return Reading("depth", depth.run) if depth.run else Reading("any")
 
 
-def _is_straight(p: _Problem, row: _Index, column: _Index, tile: Tile, block: int) -> bool:
-    """Whether sums are the output, to be computed in its place.
-
-    Not if later blocks of k are to be added: rows of a wide output lie in too many pages.
-    """
-    single = prod(p.k) <= block and p.views[0].dtype == accumulator_dtype(p.A.dtype)
-    return single and row.stride is not None and column.has_rows_of(tile.columns)
+def _is_straight(p: _Problem, row: _Index, column: _Index, tile: Tile) -> bool:
+    """Whether total sums are the output, to be stored in its place at once."""
+    same = p.views[0].dtype == accumulator_dtype(p.A.dtype)
+    return same and row.stride is not None and column.has_rows_of(tile.columns)
 
 
 def _columns(batch: _Index, row: _Index, column: _Index) -> str:
@@ -390,10 +387,10 @@ def _launch(
     else:
         tile, block = _choose_tile(target, total, m, n, read_a, read_b), BLOCK
     read_a, read_b = read_a and m >= tile.rows, read_b and n >= tile.columns
-    rows, columns = _choose_blocks((b, m, n, k), tile, item, block, workers)
+    rows, columns = _choose_blocks((b, m, n, k), tile, item, workers)
     down, across = -(-m // rows), -(-n // columns)
     group = columns if read_b else _choose_group(b_k, tile, columns)
-    straight = epilogue is None and _is_straight(p, *ends[0][1:], tile, block)
+    straight = epilogue is None and _is_straight(p, *ends[0][1:], tile)
 
     shape = Shape(
         p.A.dtype,

@@ -242,6 +242,7 @@ def _emit_depth_loop(text: Text, shape: Shape, slots: _Slots) -> None:
     text.line(f"%kc = add i64 0, {text.smallest(left, str(shape.block))}")
     text.line("%is.first = icmp eq i64 %k0, 0")
     text.line("%is.last = icmp sge i64 %k1, %k")
+    text.line("%is.straight.last = and i1 %is.straight, %is.last")
     if shape.read_a:
         text.line(
             f"call void @{shape.name}.pack_a(ptr %args, ptr %A.b, i64 %m0, i64 %m1, "
@@ -338,12 +339,12 @@ def _emit_place(text: Text, shape: Shape, side: str) -> None:
 
 
 def _emit_run(text: Text, shape: Shape) -> None:
-    """Run the micro-kernel into the output if that is all there is to do, else into sums."""
+    """Run the micro-kernel: into the output if nothing else is to do, otherwise into sums."""
     total = accumulator_dtype(shape.dtype)
     size, kind = item_bytes(total), stored_type(total)
     width = shape.tile.columns * size
     whole = text.let("and i1 %full.i, %full.j")
-    straight = text.let(f"and i1 {whole}, %is.straight")
+    straight = text.let(f"and i1 {whole}, %is.straight.last")
     down = text.let(f"getelementptr i8, ptr %C.b, i64 {text.let('mul i64 %i, %c.row')}")
     here = text.let(f"getelementptr {kind}, ptr {down}, i64 %c.column")
     to = text.let(f"select i1 {straight}, ptr {here}, ptr %sums.i")
@@ -358,7 +359,8 @@ def _emit_run(text: Text, shape: Shape) -> None:
         text.label("products")
     text.line(
         f"call void @{shape.name}.tile(i64 %kc, ptr %a.from, i64 %a.row, i64 %a.k, "
-        f"ptr %b.from, i64 %b.step, ptr {to}, i64 {step}, i1 %is.first)"
+        f"ptr %b.from, i64 %b.step, ptr %sums.i, i64 {width}, ptr {to}, i64 {step}, "
+        "i1 %is.first)"
     )
     wait = text.let("xor i1 %is.last, true")
     skip = text.let(f"or i1 {wait}, {straight}")

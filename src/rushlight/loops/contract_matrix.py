@@ -84,13 +84,8 @@ def emit_tile(name: str, tile: Tile, *, packed: bool) -> str:
         text.line(f"call void @llvm.x86.tilezero(i8 {total})")
     text.line("br label %loop.test")
     text.label("more")
-    places = {}
-    row = "%C"
-    for r, c, total in cells:
-        if c == 0 and r:
-            row = text.let(f"getelementptr i8, ptr {row}, i64 {text.let('shl i64 %cr, 4')}")
-        places[total] = text.let(f"getelementptr i8, ptr {row}, i64 {64 * c}")
-        text.line(f"call void @llvm.x86.tileloadd64(i8 {total}, ptr {places[total]}, i64 %cr)")
+    for total, place in _register_places(text, cells, "%S", "%sr"):
+        text.line(f"call void @llvm.x86.tileloadd64(i8 {total}, ptr {place}, i64 %sr)")
     text.line("br label %loop.test")
     text.label("loop.test")
     text.line(f"%a.row = add i64 0, {64 if packed else '%ar'}")
@@ -98,18 +93,27 @@ def emit_tile(name: str, tile: Tile, *, packed: bool) -> str:
     text.line("br i1 %any, label %loop, label %done")
     _emit_loop(text, tile, cells, tile.rows * 64 if packed else 64)
     text.label("done")
-    row = "%C"
-    for r, c, total in cells:
-        if c == 0 and r:
-            row = text.let(f"getelementptr i8, ptr {row}, i64 {text.let('shl i64 %cr, 4')}")
-        place = text.let(f"getelementptr i8, ptr {row}, i64 {64 * c}")
+    for total, place in _register_places(text, cells, "%C", "%cr"):
         text.line(f"call void @llvm.x86.tilestored64(i8 {total}, ptr {place}, i64 %cr)")
     text.line("ret void")
     arguments = (
         "i64 %k, ptr noalias %A, i64 %ar, i64 %ak, ptr noalias %B, i64 %bk, "
-        "ptr noalias %C, i64 %cr, i1 %start"
+        "ptr %S, i64 %sr, ptr %C, i64 %cr, i1 %start"
     )
     return text.function(f"define internal void @{name}({arguments}) noinline")
+
+
+def _register_places(
+    text: Text, cells: list[tuple[int, int, int]], row: str, step: str
+) -> list[tuple[int, str]]:
+    """Each register of sums, with the address of its part of the tile at `row`."""
+    places = []
+    down_16 = text.let(f"shl i64 {step}, 4")
+    for r, c, total in cells:
+        if c == 0 and r:
+            row = text.let(f"getelementptr i8, ptr {row}, i64 {down_16}")
+        places.append((total, text.let(f"getelementptr i8, ptr {row}, i64 {64 * c}")))
+    return places
 
 
 def _emit_loop(text: Text, tile: Tile, cells: list[tuple[int, int, int]], step_a: int) -> None:

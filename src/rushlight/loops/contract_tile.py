@@ -58,13 +58,14 @@ class Tile:
 
 def emit_tile(name: str, dtype: str, tile: Tile, *, packed: bool) -> tuple[str, set[str]]:
     """Text of `void @name(k, A, A's row step, A's k step, B, B's k step, sums, row step of
-    sums, first block?)`.
+    sums, output, row step of the output, first block?)`.
 
-    Steps are in bytes. Where A is `packed` its steps are known here, which frees registers and
-    addressing.
+    The output is those sums (but for the first block) plus the products; it may be in their
+    place. Steps are in bytes. Where A is `packed` its steps are known here, which frees
+    registers and addressing.
     """
     text = Text()
-    kind, size = stored_type(dtype), item_bytes(dtype)
+    size = item_bytes(dtype)
     heads = _row_heads(text, tile, size, packed)
     text.line("%any = icmp sgt i64 %k, 0")
     text.line("br i1 %any, label %loop, label %done")
@@ -91,10 +92,10 @@ def emit_tile(name: str, dtype: str, tile: Tile, *, packed: bool) -> tuple[str, 
         text.line(
             f"%d{r}.{c} = phi {vector(dtype)} [zeroinitializer, %entry], [%n{r}.{c}, %loop]"
         )
-    _emit_sums(text, tile, dtype, kind, size)
+    _emit_sums(text, tile, dtype, size)
     arguments = (
         "i64 %k, ptr noalias %A, i64 %ar, i64 %ak, ptr noalias %B, i64 %bk, "
-        "ptr noalias %C, i64 %cr, i1 %start"
+        "ptr %S, i64 %sr, ptr %C, i64 %cr, i1 %start"
     )
     return text.function(f"define internal void @{name}({arguments}) noinline"), text.needs
 
@@ -136,26 +137,34 @@ def _emit_multiply_add(text: Text, dtype: str, name: str, a: str, b: str, total:
         text.line(f"{name} = add {v} {total}, {text.let(f'mul {v} {a}, {b}')}")
 
 
-def _emit_sums(text: Text, tile: Tile, dtype: str, kind: str, size: int) -> None:
+def _emit_sums(text: Text, tile: Tile, dtype: str, size: int) -> None:
     """Store the sums, or add them to those of the blocks before."""
     v = vector(dtype)
-    row = "%C"
+    to = _cell_places(text, tile, size, "%C", "%cr")
+    text.line("br i1 %start, label %store, label %add")
+    text.label("store")
+    for (r, c), place in to.items():
+        text.line(f"store {v} %d{r}.{c}, ptr {place}, align {size}")
+    text.line("ret void")
+    text.label("add")
+    before = _cell_places(text, tile, size, "%S", "%sr")
+    for (r, c), place in to.items():
+        sums = text.let(f"load {v}, ptr {before[r, c]}, align {size}")
+        total = text.let(f"{'fadd' if is_float(dtype) else 'add'} {v} {sums}, %d{r}.{c}")
+        text.line(f"store {v} {total}, ptr {place}, align {size}")
+    text.line("ret void")
+
+
+def _cell_places(
+    text: Text, tile: Tile, size: int, row: str, step: str
+) -> dict[tuple[int, int], str]:
+    """The address of each vector of a tile at `row`."""
     places = {}
     for r in range(tile.rows):
         for c in range(tile.vectors):
             places[r, c] = text.let(f"getelementptr i8, ptr {row}, i64 {c * LANES * size}")
-        row = text.let(f"getelementptr i8, ptr {row}, i64 %cr")
-    text.line("br i1 %start, label %store, label %add")
-    text.label("store")
-    for (r, c), place in places.items():
-        text.line(f"store {v} %d{r}.{c}, ptr {place}, align {size}")
-    text.line("ret void")
-    text.label("add")
-    for (r, c), place in places.items():
-        before = text.let(f"load {v}, ptr {place}, align {size}")
-        total = text.let(f"{'fadd' if is_float(dtype) else 'add'} {v} {before}, %d{r}.{c}")
-        text.line(f"store {v} {total}, ptr {place}, align {size}")
-    text.line("ret void")
+        row = text.let(f"getelementptr i8, ptr {row}, i64 {step}")
+    return places
 
 
 # ---- the epilogue and the store ----

@@ -451,12 +451,18 @@ class _Writer:
         ex.store_one(self.text, kind, value, place)
 
     def _hoist(self, e: Expression) -> None:
-        """Write the values that are equal along the row before its loop."""
-        if not self.kernel.facts[e].varies_inner:
-            self._row_value(e)
-            return
-        for arg in e.args:
-            self._hoist(arg)
+        """Write the values that are equal along the row before its loop; each node is visited
+        once, since a value may be used by many others."""
+        seen = {e}
+        stack = [e]
+        while stack:
+            one = stack.pop()
+            if not self.kernel.facts[one].varies_inner:
+                self._row_value(one)
+                continue
+            new = [arg for arg in reversed(one.args) if arg not in seen]
+            seen.update(new)
+            stack.extend(new)
 
     def _row_value(self, e: Expression) -> str:
         found = self.row_values.get(e)
