@@ -448,7 +448,7 @@ def _load(table: Sequence[int], place: BufferRef, node: Node, view: views.View) 
     read = interpret._read(stored, view)
     if node.dtype is dt.bfloat16:
         return (read.astype(np.uint32) << 16).view(np.float32)
-    return np.ascontiguousarray(read.astype(node.dtype.compute))
+    return np.ascontiguousarray(read.astype(node.dtype.compute, copy=False))
 
 
 def _store(table: Sequence[int], place: BufferRef, node: Node, array: Any) -> None:

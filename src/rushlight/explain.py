@@ -229,6 +229,9 @@ def _bytes_read(unit: Unit) -> dict[Node, int]:
 
 
 def _bytes_written(unit: Unit) -> Iterable[int]:
+    if unit.single is not None and unit.single.op == "scatter":
+        source, view = unit.single.args[1]
+        return [views.numel(view_of((source, view)).shape) * source.dtype.itemsize]
     if unit.single is not None:
         return [n.numel * n.dtype.itemsize for n in unit.writes]
     return [_elements(r) * r.home.dtype.itemsize for r in unit.roots]

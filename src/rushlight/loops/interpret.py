@@ -89,7 +89,7 @@ def round_to(x: Array, to: dtype) -> Array:
         return round_bfloat16(x.astype(np.float32))
     if to is dt.float16:
         return x.astype(np.float16).astype(np.float32)
-    return x.astype(to.compute)
+    return x.astype(to.compute, copy=False)
 
 
 def cast_array(x: Array, to: dtype) -> Array:

@@ -425,7 +425,7 @@ def _runs_down_columns(reader: Reader, kept: int) -> bool:
         lane = _last_stride(view.shape[:kept], view.strides[:kept])
         if last == 1:
             rows += touched
-        elif lane == 1:
+        elif lane == 1 and last:  # what is equal along a reduction speaks for neither
             columns += touched
     return columns > 8 * rows
 

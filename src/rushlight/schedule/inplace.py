@@ -118,8 +118,9 @@ def last_checking(units: Sequence[Unit]) -> int:
 
 
 def _checks(unit: Unit) -> bool:
-    if unit.single is not None and unit.single.op not in ("contract", "scan"):
-        return unit.single.op != "scatter" or bool(unit.single.attrs[2])
+    if unit.single is not None:
+        op = unit.single.op
+        return op == "host" or (op == "scatter" and bool(unit.single.attrs[2]))
     return any(
         e.kind == "gather"
         for root in unit.roots
