@@ -21,6 +21,7 @@ from math import prod
 import numpy as np
 
 from rushlight.loops import contract_matrix as matrix
+from rushlight.loops import contract_turned as turned
 from rushlight.loops.contract_kernel import BLOCK, Shape, emit_contraction
 from rushlight.loops.contract_pack import Reading
 from rushlight.loops.contract_tile import Emit, EpilogueBuilder, Tile
@@ -288,6 +289,16 @@ def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: 
     return min(_TILES.get((target, item_bytes(dtype)), _NARROW_TILES), key=cost)
 
 
+FEW_ROWS = 8
+
+
+def _may_turn(target: str, dtype: str, m: int, n: int, b_k: _Index, b_columns: _Index) -> bool:
+    """Whether columns of B that lie along k are to be used without packing them."""
+    has_registers = target == "avx512" and dtype == "float32"
+    fits = m <= FEW_ROWS and n >= LANES
+    return has_registers and fits and b_k.stride == 1 and b_columns.stride is not None
+
+
 def _choose_matrix_tile(m: int, n: int) -> Tile:
     """The tile of matrix registers that wastes least at the edges."""
 
@@ -380,7 +391,10 @@ def _launch(
     same = p.A.dtype == total
     read_a = same and None not in (a_rows.stride, a_k.stride) and n <= 128
     read_b = same and b_columns.stride == 1 and b_k.stride is not None and min(m, n / 4) <= 32
-    if unit == "matrix":
+    if unit == "vector" and same and _may_turn(target, total, m, n, b_k, b_columns):
+        tile, block, unit = turned.TILES[m < turned.TILES[0].rows], BLOCK, "turned"
+        read_a, read_b = None not in (a_rows.stride, a_k.stride), True
+    elif unit == "matrix":
         tile, block = _choose_matrix_tile(m, n), matrix.BLOCK
         whole = k % matrix.DEPTH == 0 and a_k.stride == 1 and m >= tile.rows
         read_a = whole and a_rows.stride is not None

@@ -12,6 +12,7 @@ import hashlib
 from dataclasses import dataclass
 
 from rushlight.loops import contract_matrix as matrix
+from rushlight.loops import contract_turned as turned
 from rushlight.loops.contract_pack import Reading, emit_pack, panel_bytes
 from rushlight.loops.contract_tile import (
     Emit,
@@ -36,7 +37,8 @@ class Shape:
 
     `read_a` and `read_b` say how operands are packed (None: read in place). `ends` are (dtype,
     kind of columns) of the output and of the epilogue's operands. `unit` does the products:
-    'vector', or 'matrix' for bfloat16 in matrix registers.
+    'vector', 'turned' (vectors too, where B is read in place along k), or 'matrix' for bfloat16
+    in matrix registers.
     """
 
     dtype: str
@@ -74,7 +76,7 @@ class Shape:
     def name(self) -> str:
         ends = "_".join(f"{dtype}{columns}" for dtype, columns in self.ends)
         ways = "_".join(way.key if way else "place" for way in (self.read_a, self.read_b))
-        unit = "matrix_" if self.is_matrix else ""
+        unit = "" if self.unit == "vector" else f"{self.unit}_"
         parts = f"{unit}{self.dtype}_{self.tile.rows}x{self.tile.columns}_{ways}"
         mark = hashlib.sha256(f"{self.epilogue}|{self.returns}".encode()).hexdigest()[:12]
         return f"contract_{parts}_{ends}_{mark}"
@@ -164,6 +166,8 @@ def _emit_products(shape: Shape, name: str) -> tuple[str, set[str]]:
     packed = shape.read_a is not None
     if shape.is_matrix:
         return matrix.emit_tile(name, shape.tile, packed=packed), set()
+    if shape.unit == "turned":
+        return turned.emit_tile(name, shape.dtype, shape.tile, packed=packed)
     return emit_tile(name, accumulator_dtype(shape.dtype), shape.tile, packed=packed)
 
 
@@ -195,14 +199,16 @@ def _emit_setup(text: Text, shape: Shape, slots: _Slots) -> None:
     for letter, number in (("A", 0), ("B", 1), ("C", 2)):
         text.line(f"%{letter} = getelementptr i8, ptr {text.slot(number, 'ptr')}, i64 0")
     source = item_bytes(shape.dtype)
-    for name, index in (("a.row", A_ROWS), ("a.k", A_DEPTH), ("b.k", B_DEPTH)):
+    strides = (("a.row", A_ROWS), ("a.k", A_DEPTH), ("b.k", B_DEPTH), ("b.column", B_COLUMNS))
+    for name, index in strides:
         text.line(f"%{name} = mul i64 {text.slot(slots.index(index).stride)}, {source}")
     end = slots.end(0, *shape.ends[0])
     text.line(f"%c.row = mul i64 {text.slot(end.row.stride)}, {size}")
     text.line("%panels.a = getelementptr i8, ptr %scratch, i64 0")
     text.line("%panels.b = getelementptr i8, ptr %scratch, i64 %panel_a")
     text.line("%sums = getelementptr i8, ptr %panels.b, i64 %panel_b")
-    text.line(f"%b.step = add i64 0, {shape.tile.columns * size if shape.read_b else '%b.k'}")
+    step = "%b.column" if shape.unit == "turned" else "%b.k"
+    text.line(f"%b.step = add i64 0, {shape.tile.columns * size if shape.read_b else step}")
     text.line("%last.row = add i64 %m, -1")
     text.line("%last.column = add i64 %n, -1")
     text.line("%is.straight = icmp ne i64 %straight, 0")
@@ -333,7 +339,7 @@ def _emit_place(text: Text, shape: Shape, side: str) -> None:
     down = text.let(
         f"getelementptr i8, ptr %{letter}.b, i64 {text.let(f'mul i64 %k0, %{side}.k')}"
     )
-    step = "%a.row" if side == "a" else str(item_bytes(shape.dtype))
+    step = "%a.row" if side == "a" else "%b.column"
     shift = text.let(f"mul i64 %{at}.at, {step}")
     text.line(f"%{side}.from = getelementptr i8, ptr {down}, i64 {shift}")
 

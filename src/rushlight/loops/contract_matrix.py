@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from rushlight.loops.contract_pack import Reading
 from rushlight.loops.contract_tile import Tile
-from rushlight.loops.text import IOTA, LANES, IndexSlots, LoadedIndex, Text
+from rushlight.loops.text import IOTA, LANES, IndexSlots, LoadedIndex, Text, transpose
 
 DEPTH = 32
 """How many k one instruction takes."""
@@ -353,7 +353,7 @@ class _Block:
         """Store lanes (A) or pairs of k (B); the other of them was read."""
         text = self.text
         if self.is_a != (self.reading.kind == "depth"):
-            vectors = _transpose(text, vectors)
+            vectors = transpose(text, "<16 x i32>", vectors)
         step = 64 if self.is_a else self.width * 4
         for number, value in enumerate(vectors):
             place = text.let(f"getelementptr i8, ptr %to, i64 {number * step}")
@@ -388,39 +388,3 @@ class _Block:
         text.line("br label %each.end")
         text.label("each.end")
         _emit_branch(text, f"icmp slt i64 %ek.next, {DEPTH}", "each.k", "block.end")
-
-
-def _transpose(text: Text, rows: list[str]) -> list[str]:
-    """Columns of a square of 16 vectors of 16, in four rounds of exchanges: two turn blocks of
-    four within registers' quarters, the others move quarters.
-    """
-
-    def mix(a: str, b: str, order: list[int]) -> str:
-        lanes = ", ".join(f"i32 {lane}" for lane in order)
-        v = "<16 x i32>"
-        return text.let(f"shufflevector {v} {a}, {v} {b}, <16 x i32> <{lanes}>")
-
-    def quarters(order: tuple[int, ...]) -> list[int]:
-        return [4 * q + lane for q in range(4) for lane in order]
-
-    low, high = quarters((0, 16, 1, 17)), quarters((2, 18, 3, 19))
-    low2, high2 = quarters((0, 1, 16, 17)), quarters((2, 3, 18, 19))
-    turned: list[list[str]] = []  # [four rows][j]: quarter q holds column 4 q + j
-    for four in range(0, LANES, 4):
-        a, b, c, d = rows[four : four + 4]
-        ab = [mix(a, b, low), mix(a, b, high)]
-        cd = [mix(c, d, low), mix(c, d, high)]
-        turned.append(
-            [mix(x, y, o) for x, y in zip(ab, cd, strict=True) for o in (low2, high2)]
-        )
-    even = [*range(4), *range(8, 12), *range(16, 20), *range(24, 28)]
-    odd = [lane + 4 for lane in even]
-    columns = [""] * LANES
-    for j in range(4):
-        a, b, c, d = (turned[four][j] for four in range(4))
-        ab = [mix(a, b, even), mix(a, b, odd)]  # quarters 0 2 0 2, and 1 3 1 3
-        cd = [mix(c, d, even), mix(c, d, odd)]
-        for parity in range(2):
-            columns[4 * parity + j] = mix(ab[parity], cd[parity], even)
-            columns[4 * (parity + 2) + j] = mix(ab[parity], cd[parity], odd)
-    return columns
