@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any  # arrays
 
@@ -90,14 +91,23 @@ class CompiledGraph:
     `written` maps a result node to the leaf position whose memory it is written into.
     """
 
-    def __init__(self, k: Builder, results: Sequence[Node], written: dict[int, int]) -> None:
-        """`written`: index of a result -> position of the leaf in whose memory it ends."""
+    def __init__(
+        self,
+        k: Builder,
+        results: Sequence[Node],
+        written: dict[int, int],
+        late: AbstractSet[int] = frozenset(),
+    ) -> None:
+        """`written`: index of a result -> position of the leaf in whose memory it ends. `late`
+        results are written there last of all (something else reads the same memory)."""
         self.k = k
+        self.late = late
         self.results = list(results)
         fusion = Fusion(self.results)
         self.units = attach_epilogues(fusion.run(), set(self.results))
         self.stored = fusion.stored
-        self.sharing = share_memory(self.units, self.results, written, self.stored)
+        early = {i: leaf for i, leaf in written.items() if i not in late}
+        self.sharing = share_memory(self.units, self.results, early, self.stored)
         self.units = [u for u in self.units if u not in self.sharing.needless]
         for number, unit in enumerate(self.units):
             unit.number = number
@@ -156,7 +166,9 @@ class CompiledGraph:
         """
         taken: set[Node] = set()
         for index, node in enumerate(self.results):
-            unsafe = index in written and not self._can_overwrite(node, written[index])
+            unsafe = index in written and (
+                index in self.late or not self._can_overwrite(node, written[index])
+            )
             if node in taken or unsafe:
                 node = self._copy_unit(node)
             taken.add(node)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any  # buffers and traces
 
 import numpy as np
 
-from rushlight import config, errors
+from rushlight import config, errors, views
 from rushlight import dtype as dt
 from rushlight.compiled import CheckFailed, CompiledGraph
 from rushlight.ir.builder import Builder, Ref
@@ -25,6 +26,7 @@ from rushlight.runtime import buffers
 from rushlight.trace.record import Trace, hooks
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
+from rushlight.views import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Request:
     fresh: tuple[int, ...]
     written: tuple[tuple[int, int], ...]
     kept: tuple[int, ...]
+    late: tuple[int, ...] = ()  # positions written only after everything has been read
 
 
 @dataclass(slots=True)
@@ -115,6 +118,8 @@ def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
     homes: list[tuple[Value, Any]] = []
     kept: dict[int, Value] = {}
     placed: set[int] = set()
+    late: list[int] = []
+    outliving: list[Value] = []
     for storage_ref, old_ref, leaf in trace.mutated:
         storage: Storage | None = storage_ref()
         if storage is None or storage.value.buffer is not None:
@@ -128,11 +133,15 @@ def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
         old = old_ref()
         if old is not None and old.buffer is storage.buffer:
             kept[leaf] = old
+        if storage.buffer.windows:
+            outliving += [w for w in (r() for r in storage.buffer.windows) if w is not None]
+            if any(b is storage.buffer for b in trace.window_bases):
+                late.append(value.position)
     fresh = [v for v in alive if v.buffer is None and v.position not in placed]
     fresh.sort(key=lambda v: v.position)
     positions = tuple(v.position for v in fresh)
-    request = Request(positions, tuple(written), tuple(kept))
-    return request, Targets(fresh, homes, list(kept.values()))
+    request = Request(positions, tuple(written), tuple(kept), tuple(late))
+    return request, Targets(fresh, homes, [*kept.values(), *outliving])
 
 
 def _spoil(targets: Targets, error: BaseException) -> None:
@@ -143,6 +152,29 @@ def _spoil(targets: Targets, error: BaseException) -> None:
 
 
 hooks.execute = execute
+_MANY_WINDOWS = 64
+
+
+def make_window(value: Value, view: View) -> tuple[Value, View | None]:
+    """A Value on the part of a realised value's memory that starts where `view` does."""
+    kind = value.type.dtype
+    low, high = views.span(view) if views.numel(view.shape) else (0, 0)
+    is_plain = views.is_contiguous(view.shape, view.strides)
+    shape = view.shape if is_plain else (high - low,)
+    base = value.buffer
+    start = base.address + low * kind.itemsize
+    made = Value(TensorType(shape, kind), buffers.wrap(base, start, (high - low) * kind.itemsize))
+    made.claimed = True
+    if base.windows is None:
+        base.windows = []
+    elif len(base.windows) > _MANY_WINDOWS:
+        base.windows = [r for r in base.windows if r() is not None]
+    base.windows.append(weakref.ref(made))
+    inner = None if is_plain else View(view.shape, view.strides, view.offset - low)
+    return made, inner
+
+
+hooks.make_window = make_window
 
 
 def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:
@@ -235,10 +267,11 @@ class NativeProgram:
     def __init__(self, lowered: Lowered, request: Request) -> None:
         fresh = len(request.fresh)
         written = {fresh + i: leaf for i, (_, leaf) in enumerate(request.written)}
+        late = {fresh + i for i, (p, _) in enumerate(request.written) if p in request.late}
         results = [
             lowered.results[p] for p in request.fresh + tuple(p for p, _ in request.written)
         ]
-        self.graph = CompiledGraph(lowered.k, results, written)
+        self.graph = CompiledGraph(lowered.k, results, written, late)
         self.leaves = [lowered.leaves[p] for p in self.graph.leaves]
         self.numbers = [lowered.numbers[n.attrs[0]] for n in self.graph.numbers]
         self.fresh_units = [self.graph.unit_of.get(h, -1) for h in self.graph.homes[:fresh]]

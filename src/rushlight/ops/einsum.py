@@ -159,10 +159,10 @@ def _product(a: Any, left: str, b: Any, right: str, rest: set[str]) -> tuple[Any
         raise RuntimeError(
             f"einsum: expected operands of one dtype, got {a.dtype!r} and {b.dtype!r}"
         )
-    a, left = _reduce_alone(a, left, rest | set(right))
-    b, right = _reduce_alone(b, right, rest | set(left))
     a, left = _drop_ones(a, left, b, right)
     b, right = _drop_ones(b, right, a, left)
+    a, left = _reduce_alone(a, left, rest | set(right))
+    b, right = _reduce_alone(b, right, rest | set(left))
     kept = [c for c in dict.fromkeys(left + right) if c in rest]
     out = "".join(kept)
     return PAIR(a, b, equation=f"{left},{right}->{out}"), out

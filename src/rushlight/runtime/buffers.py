@@ -39,7 +39,7 @@ class MemoryCounters:
 class Buffer:
     """A block of memory, alive while it or an array made by `as_numpy` is referenced."""
 
-    __slots__ = ("__weakref__", "_block", "_owner", "address", "nbytes")
+    __slots__ = ("__weakref__", "_block", "_owner", "address", "nbytes", "windows")
 
     def __init__(self, nbytes: int) -> None:
         block = _heap_take(nbytes)
@@ -47,6 +47,7 @@ class Buffer:
         self._owner: object = None
         self.address = block.address
         self.nbytes = nbytes
+        self.windows: list[object] | None = None  # weak references to what else reads this memory
 
     def __del__(self) -> None:
         try:
@@ -108,6 +109,7 @@ def wrap(owner: object, address: int, nbytes: int) -> Buffer:
     buffer._owner = owner
     buffer.address = address
     buffer.nbytes = nbytes
+    buffer.windows = None
     return buffer
 
 

@@ -37,6 +37,7 @@ class Hooks:
     tensor_class: type[Any]
     execute: Callable[[Trace, Edge, list[Any]], None]
     current_node: Callable[[Any], Node | None]
+    make_window: Callable[[Value, View], tuple[Value, View | None]]
 
 
 hooks = Hooks()
@@ -63,6 +64,8 @@ class Trace:
         self.accumulators: list[Accumulate] = []
         self.mutated: list[tuple[weakref.ref[Storage], weakref.ref[Value], int]] = []
         self.is_pure = True
+        self.windows: dict[Any, tuple[Value, View | None]] = {}
+        self.window_bases: list[Any] = []  # buffers that windows of this trace read
 
     # -- joining ---------------------------------------------------------------------------------
 
@@ -92,6 +95,22 @@ class Trace:
         value.position = edge.first
         value.trace = self
         self.leaves.append(value.buffer)
+
+    def window(self, value: Value, view: View) -> tuple[Value, View | None]:
+        """What a view reads of a realised value, as a value of its own that starts there.
+
+        Note: windows. The offset of a slice of data (a batch of a data set) must not be part of
+        a step's key, or every batch would be a new program. A window shares memory with its
+        base: a program that writes the base does so after everything has been read, and windows
+        that outlive it are copied first.
+        """
+        known = self.windows.get((id(value), view))
+        if known is not None:
+            return known
+        made, inner = hooks.make_window(value, view)
+        found = self.windows[(id(value), view)] = (made, inner)
+        self.window_bases.append(value.buffer)
+        return found
 
     def settle(self, value: Value) -> None:
         """Make real a value that is pending in another trace (or raise what went wrong there)."""
@@ -163,6 +182,7 @@ class Trace:
                 return
             self.nodes = []
             self.accumulators = []
+            self.windows = {}
             impure_epochs.discard(self.epoch)
             alive = [v for v in (r() for r in self.live) if v is not None]
             try:
@@ -217,6 +237,8 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
         if isinstance(x, tensor_class):
             value = x._storage.value
             view = x._view
+            if view is not None and value.buffer is not None and x._node is None:
+                value, view = trace.window(value, view)
             if value.epoch != epoch:
                 trace.join(value)
             if grad:
@@ -252,6 +274,9 @@ def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     trace = local.trace
     epoch = trace.epoch
     value = x._storage.value
+    view = x._view
+    if view is not None and value.buffer is not None and x._node is None:
+        value, view = trace.window(value, view)
     if value.epoch != epoch:
         trace.join(value)
     node = None
@@ -260,7 +285,7 @@ def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
         if source is not None:
             if source.epoch != epoch:
                 trace.join_node(source)
-            key = (op, attrs, value.position, x._view, source.index)
+            key = (op, attrs, value.position, view, source.index)
             edge = trace.edge.children.get(key)
             if edge is None:
                 edge = _miss(trace, op, (x,), attrs, key)
@@ -272,7 +297,7 @@ def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
                 if edge.out is not None
                 else _results(trace, edge, node)
             )
-    key = (op, attrs, value.position, x._view, -1)
+    key = (op, attrs, value.position, view, -1)
     edge = trace.edge.children.get(key)
     if edge is None:
         edge = _miss(trace, op, (x,), attrs, key)
@@ -291,6 +316,8 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     if isinstance(a, tensor_class):
         value_a = a._storage.value
         view_a = a._view
+        if view_a is not None and value_a.buffer is not None and a._node is None:
+            value_a, view_a = trace.window(value_a, view_a)
         if value_a.epoch != epoch:
             trace.join(value_a)
         place_a = value_a.position
@@ -305,6 +332,8 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     if isinstance(b, tensor_class):
         value_b = b._storage.value
         view_b = b._view
+        if view_b is not None and value_b.buffer is not None and b._node is None:
+            value_b, view_b = trace.window(value_b, view_b)
         if value_b.epoch != epoch:
             trace.join(value_b)
         place_b = value_b.position
