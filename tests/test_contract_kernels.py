@@ -382,6 +382,10 @@ def test_bits_do_not_depend_on_tile_target_batch_layout_or_cut(m, k, n, dtype):
     assert np.array_equal(want.T, contract(b.T, a.T))
     for row in (0, m - 1):
         assert np.array_equal(want[row : row + 1], contract(a[row : row + 1], b))
+        along = contract(a[row : row + 1], b.T.copy().T)
+        assert np.array_equal(want[row : row + 1], along)
+    for rows in (3, 4, 7):
+        assert np.array_equal(want[:rows], contract(a[:rows], b.T.copy().T))
     for column in (0, n - 1):
         assert np.array_equal(want[:, column:][:, :1], contract(a, b[:, column:][:, :1]))
     both = contract(np.stack([a[::-1], a]), np.stack([b, b]), (1, 1, 1, 1))

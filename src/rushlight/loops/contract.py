@@ -323,7 +323,7 @@ def _choose_blocks(
     most_columns = 4096 // item
     least_down, least_across = -(-m // most_rows), -(-n // most_columns)
     work = b * m * n * k
-    wanted = min(4 * workers, max(min(2 * workers, work >> 18), work >> 24))
+    wanted = min(2 * workers, work >> 18)
     wanted = 1 if workers == 1 else max(1, -(-wanted // b))
     down = min(
         range(least_down, max(least_down, wanted) + 1),
