@@ -396,8 +396,6 @@ def _launch(
         read_a, read_b = None not in (a_rows.stride, a_k.stride), True
     elif unit == "matrix":
         tile, block = _choose_matrix_tile(m, n), matrix.BLOCK
-        whole = k % matrix.DEPTH == 0 and a_k.stride == 1 and m >= tile.rows
-        read_a = whole and a_rows.stride is not None
     else:
         tile, block = _choose_tile(target, total, m, n, read_a, read_b), BLOCK
     read_a, read_b = read_a and m >= tile.rows, read_b and n >= tile.columns

@@ -165,7 +165,7 @@ def emit_contraction(shape: Shape, emit: Emit | None) -> KernelSource:
 def _emit_products(shape: Shape, name: str) -> tuple[str, set[str]]:
     packed = shape.read_a is not None
     if shape.is_matrix:
-        return matrix.emit_tile(name, shape.tile, packed=packed), set()
+        return matrix.emit_tile(name, shape.tile), set()
     if shape.unit == "turned":
         return turned.emit_tile(name, shape.dtype, shape.tile, packed=packed)
     return emit_tile(name, accumulator_dtype(shape.dtype), shape.tile, packed=packed)

@@ -17,8 +17,8 @@ from rushlight.loops.text import IOTA, LANES, IndexSlots, LoadedIndex, Text, tra
 DEPTH = 32
 """How many k one instruction takes."""
 
-BLOCK = 1024
-"""How many k are packed at a time: as many as the second-level cache likes."""
+BLOCK = 256
+"""How many k are packed at a time: a panel of B takes a third of the first-level cache."""
 
 TILES = (Tile(32, 2), Tile(16, 3), Tile(32, 1), Tile(16, 1))
 
@@ -30,6 +30,7 @@ declare void @llvm.x86.tileloadd64(i8 immarg, ptr, i64)
 declare void @llvm.x86.tilestored64(i8 immarg, ptr, i64)
 declare void @llvm.x86.tdpbf16ps(i8 immarg, i8 immarg, i8 immarg)
 declare <16 x bfloat> @llvm.x86.avx512bf16.cvtneps2bf16.512(<16 x float>)
+declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)
 declare <16 x i16> @llvm.masked.load.v16i16.p0(ptr, i32 immarg, <16 x i1>, <16 x i16>)
 """
 
@@ -69,10 +70,9 @@ def narrow(text: Text, value: str) -> str:
 # ---- the products ----
 
 
-def emit_tile(name: str, tile: Tile, *, packed: bool) -> str:
-    """Text of the same function as `contract_tile.emit_tile`, with B packed.
-
-    Where A is not, its k lie side by side and are a multiple of 32.
+def emit_tile(name: str, tile: Tile) -> str:
+    """Text of the same function as `contract_tile.emit_tile`, both operands packed: read in
+    place, rows of A whose step is a power of two would drive B's panel out of the cache.
     """
     text = Text()
     down, across = tile.rows // LANES, tile.vectors
@@ -88,10 +88,9 @@ def emit_tile(name: str, tile: Tile, *, packed: bool) -> str:
         text.line(f"call void @llvm.x86.tileloadd64(i8 {total}, ptr {place}, i64 %sr)")
     text.line("br label %loop.test")
     text.label("loop.test")
-    text.line(f"%a.row = add i64 0, {64 if packed else '%ar'}")
     text.line("%any = icmp sgt i64 %k, 0")
     text.line("br i1 %any, label %loop, label %done")
-    _emit_loop(text, tile, cells, tile.rows * 64 if packed else 64)
+    _emit_loop(text, tile, cells)
     text.label("done")
     for total, place in _register_places(text, cells, "%C", "%cr"):
         text.line(f"call void @llvm.x86.tilestored64(i8 {total}, ptr {place}, i64 %cr)")
@@ -116,7 +115,7 @@ def _register_places(
     return places
 
 
-def _emit_loop(text: Text, tile: Tile, cells: list[tuple[int, int, int]], step_a: int) -> None:
+def _emit_loop(text: Text, tile: Tile, cells: list[tuple[int, int, int]]) -> None:
     down, across = tile.rows // LANES, tile.vectors
     text.label("loop")
     text.line("%left = phi i64 [%k, %loop.test], [%left.next, %loop]")
@@ -128,17 +127,13 @@ def _emit_loop(text: Text, tile: Tile, cells: list[tuple[int, int, int]], step_a
         text.line(
             f"call void @llvm.x86.tileloadd64(i8 {register}, ptr {place}, i64 {64 * across})"
         )
-    lower = "%a"
     for r in range(down):
-        if r:
-            down_16 = text.let("shl i64 %a.row, 4")
-            lower = text.let(f"getelementptr i8, ptr {lower}, i64 {down_16}")
-        register = len(cells) + r
-        text.line(f"call void @llvm.x86.tileloadd64(i8 {register}, ptr {lower}, i64 %a.row)")
+        place = text.let(f"getelementptr i8, ptr %a, i64 {r * LANES * 64}")
+        text.line(f"call void @llvm.x86.tileloadd64(i8 {len(cells) + r}, ptr {place}, i64 64)")
     for r, c, total in cells:
         a, b = len(cells) + r, len(cells) + down + c
         text.line(f"call void @llvm.x86.tdpbf16ps(i8 {total}, i8 {a}, i8 {b})")
-    text.line(f"%a.next = getelementptr i8, ptr %a, i64 {step_a}")
+    text.line(f"%a.next = getelementptr i8, ptr %a, i64 {tile.rows * 64}")
     text.line(f"%b.next = getelementptr i8, ptr %b, i64 {tile.columns * 64}")
     text.line(f"%left.next = sub i64 %left, {DEPTH}")
     text.line("%again = icmp sgt i64 %left.next, 0")
@@ -237,6 +232,10 @@ class _Block:
                 text.let(f"extractelement <16 x i64> %offsets, i32 {lane}")
                 for lane in range(LANES)
             ]
+        if self.reading.kind == "lanes":
+            text.line(f"%ahead = mul i64 {self.depth.stride}, {DEPTH}")
+        else:
+            text.line(f"%ahead = mul i64 {self.lanes.stride}, {LANES}")
         here = text.let("sub i64 %last, %lane")
         text.line(f"%whole.lanes = icmp sge i64 {here}, {LANES - 1}")
         text.line(f"%lane.mask = icmp sle <16 x i64> {IOTA}, {text.splat('i64', here)}")
@@ -267,6 +266,11 @@ class _Block:
         else:
             self._emit_each()
 
+    def _fetch(self, place: str) -> None:
+        """Ask for what the next block will read: the next lanes along k, or the next k."""
+        at = self.text.let(f"getelementptr i16, ptr {place}, i64 %ahead")
+        self.text.line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+
     def _row(self, k: str) -> str:
         text = self.text
         offset = self.depth.offset(text, text.let(f"add i64 %k0, {k}"))
@@ -278,6 +282,7 @@ class _Block:
             rows = []
             for k in range(DEPTH):
                 row = self._row(text.let(f"add i64 %k, {k}"))
+                self._fetch(text.place("i16", row, self.pieces[0]))
                 rows.append(
                     self._join([text.place("i16", row, piece) for piece in self.pieces])
                 )
@@ -285,7 +290,9 @@ class _Block:
         steps = [self._row(text.let(f"add i64 %k, {piece}")) for piece in range(0, DEPTH, run)]
         lanes = []
         for offset in self.pieces:
-            whole = self._join([text.place("i16", step, offset) for step in steps])
+            places = [text.place("i16", step, offset) for step in steps]
+            self._fetch(places[0])
+            whole = self._join(places)
             lanes.append(text.let(f"bitcast <32 x i16> {whole} to <16 x i32>"))
         return lanes
 
