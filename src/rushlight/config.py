@@ -5,8 +5,10 @@ All are thread-local and set through context managers or setters; nothing else i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Iterator
 
 from rushlight.device import CPU, check_usable, device
 from rushlight.dtype import dtype, float16, float32, float64
@@ -80,3 +82,14 @@ def get_default_device() -> device:
 def set_default_device(place: device | str | None) -> None:
     """Set the device that factory functions use; one that is absent is refused here."""
     process.default_device = check_usable(place)
+
+
+@contextlib.contextmanager
+def gradients_off() -> Iterator[None]:
+    """Record no gradient history inside (what `no_grad` is to users, for the rooms above it)."""
+    before = scopes.grad_enabled
+    scopes.grad_enabled = False
+    try:
+        yield
+    finally:
+        scopes.grad_enabled = before

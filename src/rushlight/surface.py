@@ -12,6 +12,7 @@ from typing import Any  # binds functions of any signature
 from rushlight import ops
 from rushlight.ops.registry import PUBLIC, Public
 from rushlight.tensor import Tensor
+from rushlight.trace.record import local
 from rushlight.trace.write import write
 
 Function = Callable[..., Any]
@@ -47,7 +48,13 @@ def in_place_form(plain: Function, name: str) -> Function:
 
     @functools.wraps(plain)
     def inner(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _store(self, plain(self, *args, **kwargs), name + "_")
+        trace = local.trace
+        before, trace.may_window = trace.may_window, False
+        try:
+            result = plain(self, *args, **kwargs)
+        finally:
+            trace.may_window = before
+        return _store(self, result, name + "_")
 
     inner.__name__ = inner.__qualname__ = name + "_"
     inner.__doc__ = f"In-place form of `{name}`."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtype as dt
-from rushlight.autograd.modes import no_grad
+from rushlight.config import gradients_off
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.views import View
@@ -109,7 +109,7 @@ def checked_padding(padding_idx: int | None, count: int) -> int:
 
 def renormalise(weight: Any, input: Any, max_norm: float, norm_type: float) -> None:
     """Scale those rows in place that are read and longer than max_norm."""
-    with no_grad():
+    with gradients_off():
         width = weight.shape[1]
         ones = WHERE(input.reshape(*input.shape, 1) >= 0, 1.0, 0.0)
         read = EMBEDDING_GRAD(ones, input, count=weight.shape[0], padding_idx=-1) > 0

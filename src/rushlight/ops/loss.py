@@ -11,6 +11,7 @@ import warnings
 from typing import Any  # operands are tensors
 
 from rushlight import views
+from rushlight.config import gradients_off
 from rushlight.ops.activation import logsigmoid, softplus
 from rushlight.ops.creation import ARANGE
 from rushlight.ops.cross_entropy import reduction_of
@@ -315,10 +316,8 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(reduction + " is not valid")
-    from rushlight.autograd.modes import no_grad  # autograd comes after this room
-
     held = var.clone()
-    with no_grad():
+    with gradients_off():
         held.clamp_(min=eps)
     losses = 0.5 * (held.log() + (input - target).square() / held)
     if full:

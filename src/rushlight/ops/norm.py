@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtype as dt
-from rushlight.autograd.modes import no_grad
+from rushlight.config import gradients_off
 from rushlight.ops.elementwise import CAST, scaled
 from rushlight.ops.registry import Op, public
 from rushlight.ops.statistics import NORMALISED
@@ -201,7 +201,7 @@ def _batch_normalised(x: Any, running_mean: Any, running_var: Any, momentum: flo
             f"Expected more than 1 value per channel when training, got input size {list(x.shape)}"
         )
     if running_mean is not None or running_var is not None:
-        with no_grad():
+        with gradients_off():
             _update_running(running_mean, x.mean(dims), momentum)
             if running_var is not None:
                 _update_running(running_var, x.var(dims), momentum)
@@ -234,7 +234,7 @@ def instance_norm(
         )
     x = _wide(input)
     if running_mean is not None:
-        with no_grad():
+        with gradients_off():
             _update_running(running_mean, x.mean(dims).mean(0), momentum)
             _update_running(running_var, x.var(dims).mean(0), momentum)
     return _affine(NORMALISED(x, dim=dims, eps=float(eps)), scale, shift, input.dtype)

@@ -49,6 +49,7 @@ class Trace:
     def __init__(self) -> None:
         self.root = Edge(None, "root", 0)
         self.edges = 0
+        self.may_window = True  # off while an in-place form reads what it is about to write
         self.lock = threading.RLock()
         self.restart()
 
@@ -237,7 +238,7 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
         if isinstance(x, tensor_class):
             value = x._storage.value
             view = x._view
-            if view is not None and value.buffer is not None and x._node is None:
+            if view is not None and value.buffer is not None and x._node is None and trace.may_window:
                 value, view = trace.window(value, view)
             if value.epoch != epoch:
                 trace.join(value)
@@ -275,7 +276,7 @@ def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     epoch = trace.epoch
     value = x._storage.value
     view = x._view
-    if view is not None and value.buffer is not None and x._node is None:
+    if view is not None and value.buffer is not None and x._node is None and trace.may_window:
         value, view = trace.window(value, view)
     if value.epoch != epoch:
         trace.join(value)
@@ -316,7 +317,7 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     if isinstance(a, tensor_class):
         value_a = a._storage.value
         view_a = a._view
-        if view_a is not None and value_a.buffer is not None and a._node is None:
+        if view_a is not None and value_a.buffer is not None and a._node is None and trace.may_window:
             value_a, view_a = trace.window(value_a, view_a)
         if value_a.epoch != epoch:
             trace.join(value_a)
@@ -332,7 +333,7 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     if isinstance(b, tensor_class):
         value_b = b._storage.value
         view_b = b._view
-        if view_b is not None and value_b.buffer is not None and b._node is None:
+        if view_b is not None and value_b.buffer is not None and b._node is None and trace.may_window:
             value_b, view_b = trace.window(value_b, view_b)
         if value_b.epoch != epoch:
             trace.join(value_b)
