@@ -312,15 +312,14 @@ def _choose_matrix_tile(m: int, n: int) -> Tile:
 
 
 def _choose_blocks(
-    sizes: tuple[int, int, int, int], tile: Tile, item: int, packed: int, workers: int
+    sizes: tuple[int, int, int, int], tile: Tile, item: int, workers: int
 ) -> tuple[int, int]:
-    """Rows and columns of a chunk: A's block and waiting sums fit the second-level cache, where
-    sums take `item` bytes and A's elements `packed`.
+    """Rows and columns of a chunk: A's block and waiting sums fit the second-level cache.
 
     Each column of chunks packs A again and each row of chunks B, so chunks are made square.
     """
     b, m, n, k = sizes
-    most_rows = 2080 // (packed if k <= BLOCK else item)
+    most_rows = 2080 // item
     most_columns = 4096 // item
     least_down, least_across = -(-m // most_rows), -(-n // most_columns)
     work = b * m * n * k
@@ -400,8 +399,7 @@ def _launch(
     else:
         tile, block = _choose_tile(target, total, m, n, read_a, read_b), BLOCK
     read_a, read_b = read_a and m >= tile.rows, read_b and n >= tile.columns
-    packed = item_bytes(p.A.dtype) if unit == "matrix" else item
-    rows, columns = _choose_blocks((b, m, n, k), tile, item, packed, workers)
+    rows, columns = _choose_blocks((b, m, n, k), tile, item, workers)
     down, across = -(-m // rows), -(-n // columns)
     group = columns if read_b else _choose_group(b_k, tile, columns)
     straight = epilogue is None and _is_straight(p, *ends[0][1:], tile)
