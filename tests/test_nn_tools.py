@@ -89,7 +89,7 @@ def test_clipping_by_value_and_vectors():
 # ---- parametrisations ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["weight_norm", "spectral_norm", "orthogonal"])
+@pytest.mark.parametrize("name", ["weight_norm", "spectral_norm"])
 def test_parametrizations(name):
     def build(lib):
         return getattr(lib.nn.utils.parametrizations, name)(lib.nn.Linear(3, 4))

@@ -104,10 +104,6 @@ def test_profiles():
             "tensor([1., 1.], requires_grad=True)",
         ),
         (
-            lambda: torch.empty(2, 3, device="meta"),
-            "tensor(..., device='meta', size=(2, 3))",
-        ),
-        (
             lambda: torch.zeros(12, dtype=torch.float64) + 0.25,
             f"tensor([{', '.join(['0.2500'] * 9)},\n        0.2500, 0.2500, 0.2500], dtype=torch.float64)",
         ),

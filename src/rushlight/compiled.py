@@ -5,6 +5,7 @@ Buffers by number: 0 errors (a cell for each data check), 1 run-time numbers, 2 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -54,6 +55,12 @@ class CheckFailed(Exception):
         super().__init__(repr(node))
         self.node = node
         self.unit = unit
+
+
+def _is_complex(root: Root) -> bool:
+    assert root.reader is not None
+    nodes = {e.node for e in root.reader.known.values()} | {root.home}
+    return any(n.dtype.is_complex for n in nodes)
 
 
 Span = tuple[int, int, int]  # buffer, first byte, one past the last
@@ -234,7 +241,7 @@ class CompiledGraph:
             self._add_contraction(unit.epilogue_of, unit)
         elif unit.single is None:
             self._add_group(unit)
-        elif unit.single.op == "contract":
+        elif unit.single.op == "contract" and not unit.single.dtype.is_complex:
             self._add_contraction(unit.single)
         elif unit.single.op in ("attention", "attention_grad"):
             self._add_attention(unit.single)
@@ -280,6 +287,9 @@ class CompiledGraph:
         self.items.append(HostCall(stop))
 
     def _add_group(self, unit: Unit) -> None:
+        if any(_is_complex(r) for r in unit.roots):
+            self.items.append(HostCall(functools.partial(self._run_complex, unit)))
+            return
         kernel = GroupKernel(unit, self.stored)
         made = launches(
             kernel,
@@ -290,6 +300,28 @@ class CompiledGraph:
             self._temporary,
         )
         self.items.extend(made)
+
+    def _run_complex(self, unit: Unit, table: Sequence[int]) -> None:
+        """Complex numbers have no kernels yet: a group that meets them is calculated by NumPy."""
+        for root in unit.roots:
+            source = root.home if root.kind == "reduce" else root.source
+            given = {
+                n: _array(table, self.place[n], n)
+                for n in unit.reads
+                if n in self.place and n is not source
+            }
+            (made,) = interpret.evaluate([source], self._number_value, given)
+            if root.kind == "reduce":
+                _store(table, self.place[root.home], root.home, made)
+                continue
+            assert root.target is not None
+            read = interpret._read(np.asarray(made), root.view)
+            flat = _array(table, self.place[root.home], root.home).reshape(-1)
+            interpret._place(flat, root.target)[...] = read
+
+    def _number_value(self, node: Node) -> Any:
+        cells = self.float_cells if node.dtype is dt.float64 else self.cells
+        return np.asarray(cells[self.numbers.index(node)], node.dtype.compute)
 
     def _place_of(self, node: Node) -> BufferRef:
         return self.place[node]

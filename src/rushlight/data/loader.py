@@ -37,7 +37,11 @@ class DataLoader(Generic[T_co]):
     All loading is in the calling process for now: `num_workers`, `pin_memory` and the like are
     checked and kept, and have no effect.
 
-    >>> for x, y in DataLoader(TensorDataset(xs, ys), batch_size=32, shuffle=True): ...
+    >>> import rushlight as torch
+    >>> from rushlight.utils.data import TensorDataset
+    >>> data = TensorDataset(torch.arange(5))
+    >>> [x.tolist() for (x,) in DataLoader(data, batch_size=2)]
+    [[0, 1], [2, 3], [4]]
     """
 
     dataset: Dataset[T_co]

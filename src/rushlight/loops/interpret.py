@@ -6,7 +6,7 @@ bfloat16 values are float32 arrays rounded to bfloat16.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any  # arrays of any dtype
 
 import numpy as np
@@ -29,10 +29,15 @@ class IndexOutOfRange(Exception):
         self.node = node
 
 
-def evaluate(outputs: Sequence[Node], inputs: Callable[[Node], Array]) -> list[Array]:
-    """The values of `outputs`; `inputs` gives the arrays of leaf and scalar nodes."""
-    known: dict[Node, Any] = {}
-    order = _in_order(outputs)
+def evaluate(
+    outputs: Sequence[Node],
+    inputs: Callable[[Node], Array],
+    given: Mapping[Node, Array] | None = None,
+) -> list[Array]:
+    """The values of `outputs`; `inputs` gives the arrays of leaf and scalar nodes, `given` those
+    of nodes computed before."""
+    known: dict[Node, Any] = dict(given or {})
+    order = [n for n in _in_order(outputs, known) if n not in known]
     with np.errstate(all="ignore"):
         for node in order:
             if node.op in ("leaf", "scalar"):
@@ -48,12 +53,12 @@ def _operands(node: Node, known: dict[Node, Any]) -> list[Any]:
     return [_read(known[n], view_of((n, v))) for n, v in node.args]
 
 
-def _in_order(outputs: Sequence[Node]) -> list[Node]:
+def _in_order(outputs: Sequence[Node], known: Mapping[Node, Array]) -> list[Node]:
     seen: set[Node] = set()
     stack = list(outputs)
     while stack:
         node = stack.pop()
-        if node not in seen:
+        if node not in seen and node not in known:
             seen.add(node)
             stack.extend(n for n, _ in node.args)
     return sorted(seen, key=lambda n: n.number)

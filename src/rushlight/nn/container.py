@@ -51,6 +51,7 @@ def _renumber(module: Module, modules: Iterable[Module | None]) -> None:
 class Sequential(Module):
     """Calls its modules one after the other.
 
+    >>> from rushlight import nn
     >>> nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     """
 

@@ -26,6 +26,7 @@ from rushlight.tensor import Tensor
 class Module(Convertible, Savable, Hookable):
     """Base of all layers and models.
 
+    >>> from rushlight import nn
     >>> class Net(nn.Module):
     ...     def __init__(self):
     ...         super().__init__()

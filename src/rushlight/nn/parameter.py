@@ -25,7 +25,10 @@ class _ParameterMeta(type(Tensor)):
 class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that registers itself as trainable when it is assigned to a module.
 
-    >>> layer.scale = Parameter(torch.ones(8))
+    >>> import rushlight as torch
+    >>> Parameter(torch.ones(2))
+    Parameter containing:
+    tensor([1., 1.], requires_grad=True)
     """
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:

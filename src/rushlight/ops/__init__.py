@@ -39,6 +39,7 @@ FAMILIES = (  # one a line, each after those it imports
     "pool",
     "interpolate",
     "loss",
+    "linear_algebra",
     "einsum",
 )
 

@@ -177,7 +177,10 @@ class _Recorded:
     _RENAMED = {"select": "where", "max": "maximum", "min": "minimum"}
 
     def __getattr__(self, name: str) -> Op:
-        return OPS[self._RENAMED.get(name, name)]
+        found = OPS.get(self._RENAMED.get(name, name))
+        if found is None:
+            raise AttributeError(name)
+        return found
 
 
 RECORDED = _Recorded()

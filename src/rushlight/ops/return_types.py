@@ -68,3 +68,8 @@ class kthvalue(NamedTuple):  # noqa: N801 - PyTorch's name
 class histogram(NamedTuple):  # noqa: N801 - PyTorch's name
     hist: Any
     bin_edges: Any
+
+
+class QR(NamedTuple):
+    Q: Any
+    R: Any

@@ -35,7 +35,13 @@ def load(
     by that can run any code that the file holds. `mmap=True` maps the tensors' data privately
     instead of reading it.
 
-    >>> state = torch.load("last.pt", map_location="cpu")
+    >>> import io
+    >>> import rushlight as torch
+    >>> file = io.BytesIO()
+    >>> torch.save({"step": 3}, file)
+    >>> _ = file.seek(0)
+    >>> torch.load(file)
+    {'step': 3}
     """
     weights_only = pickle_module is None if weights_only is None else weights_only
     if weights_only and pickle_module is not None:

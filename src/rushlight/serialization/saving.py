@@ -33,7 +33,9 @@ def save(
     A path is replaced only when the new file is complete and on disk. `pickle_module` may be any
     whose `Pickler` extends the pure Python one (`dill`).
 
-    >>> torch.save({"model": model.state_dict(), "step": step}, "last.pt")
+    >>> import io
+    >>> import rushlight as torch
+    >>> torch.save({"weight": torch.ones(2), "step": 3}, io.BytesIO())
     """
     storages = Storages(() if _use_new_zipfile_serialization else (None,))
     pickled = _pickled(obj, _base_pickler(pickle_module), pickle_protocol, storages)

@@ -27,7 +27,9 @@ def make_tensor(
     Without limits the range is [-9, 9) for floats, [-9, 10) for integers, [0, 10) for unsigned
     ones, and both values for booleans. Limits are cut to what the dtype holds.
 
-    >>> make_tensor((2, 3), dtype=torch.float32, device="cpu", low=0, high=1)
+    >>> import rushlight as torch
+    >>> make_tensor((2, 3), dtype=torch.float32, device="cpu", low=0, high=1).shape
+    torch.Size([2, 3])
     """
     import rushlight as torch  # late: the public namespace imports this room
 

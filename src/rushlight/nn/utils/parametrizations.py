@@ -267,5 +267,9 @@ def orthogonal(
             'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
             f"Got: {orthogonal_map}"
         )
-    parametrization = _Orthogonal(weight, orthogonal_map, use_trivialization)
+    missing = {"matrix_exp": "matrix_exp", "cayley": "linalg.solve", "householder": "geqrf"}
+    raise NotImplementedError(
+        f"orthogonal: the {orthogonal_map} map needs torch.{missing[orthogonal_map]}, which this "
+        f"version of rushlight does not have"
+    )
     return register_parametrization(module, name, parametrization, unsafe=True)
