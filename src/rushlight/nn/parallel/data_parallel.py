@@ -1,4 +1,4 @@
-"""A batch over several GPUs; where there is none, PyTorch calls the module as it is, and so do we."""
+"""A batch over several GPUs. Where there is none, PyTorch just calls the module: so do we."""
 
 from __future__ import annotations
 

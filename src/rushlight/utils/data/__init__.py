@@ -1,4 +1,4 @@
-"""`torch.utils.data`: the names of `rushlight.data`, and the modules they are also reached by."""
+"""`torch.utils.data`: the names of `rushlight.data`, also by the modules of old."""
 
 from rushlight.data import *
 from rushlight.data import __all__
