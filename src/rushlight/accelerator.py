@@ -1,4 +1,4 @@
-"""`torch.accelerator`: this build computes on the CPU, which PyTorch does not call an accelerator."""
+"""`torch.accelerator`: none here; the CPU is not what PyTorch calls an accelerator."""
 
 from __future__ import annotations
 
