@@ -62,9 +62,9 @@ globals().update(_ALIASES)
 globals().update(_surface.NAMESPACES["torch"])
 
 _ROOMS = (
-    "amp", "autograd", "backends", "cuda", "data", "distributed", "distributions", "fft", "func",
-    "linalg", "mps", "nn", "ops", "optim", "random", "return_types", "serialization", "special",
-    "storage", "testing", "utils", "version",
+    "accelerator", "amp", "autograd", "backends", "cuda", "data", "distributed",
+    "distributions", "fft", "func", "linalg", "mps", "nn", "onnx", "ops", "optim", "random",
+    "return_types", "serialization", "special", "storage", "testing", "utils", "version",
 )  # fmt: skip
 _ELSEWHERE = {
     "save": "serialization",
@@ -73,6 +73,8 @@ _ELSEWHERE = {
     "explain": "explain",
     "set_printoptions": "printing",
     "get_printoptions": "printing",
+    "autocast": "amp",
+    "GradScaler": "amp",
     "UntypedStorage": "storage",
     "TypedStorage": "storage",
     "set_default_tensor_type": "typed",

@@ -5,7 +5,9 @@ gradients and kernels are is no business of this room: it only calls tensor oper
 `nn.functional`. It must never compute outside of them, nor depend on a tensor's values.
 """
 
-from rushlight.nn import functional, init, utils
+import importlib as _importlib
+
+from rushlight.nn import functional, init, parallel, utils
 from rushlight.nn.activation import (
     CELU,
     ELU,
@@ -135,6 +137,7 @@ from rushlight.nn.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from rushlight.nn.parallel import DataParallel
 from rushlight.nn.parameter import (
     Buffer,
     Parameter,
@@ -362,5 +365,13 @@ __all__ = [
     "ZeroPad3d",
     "functional",
     "init",
+    "parallel",
     "utils",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import `modules`, PyTorch's places for these classes, when it is first named."""
+    if name != "modules":
+        raise AttributeError(f"module 'rushlight.nn' has no attribute {name!r}")
+    return _importlib.import_module("rushlight.nn.modules")

@@ -206,6 +206,7 @@ class Conv1d(_Conv):
 
     N = 1
     FUNCTION = "conv1d"
+    __init__ = _Conv.__init__  # each class its own: programs wrap one, not all
 
 
 class Conv2d(_Conv):
@@ -213,6 +214,7 @@ class Conv2d(_Conv):
 
     N = 2
     FUNCTION = "conv2d"
+    __init__ = _Conv.__init__  # each class its own: programs wrap one, not all
 
 
 class Conv3d(_Conv):
@@ -220,6 +222,7 @@ class Conv3d(_Conv):
 
     N = 3
     FUNCTION = "conv3d"
+    __init__ = _Conv.__init__  # each class its own: programs wrap one, not all
 
 
 class _ConvTranspose(_ConvNd):
@@ -313,6 +316,7 @@ class ConvTranspose1d(_ConvTranspose):
 
     N = 1
     FUNCTION = "conv_transpose1d"
+    __init__ = _ConvTranspose.__init__  # each class its own: programs wrap one, not all
 
 
 class ConvTranspose2d(_ConvTranspose):
@@ -320,6 +324,7 @@ class ConvTranspose2d(_ConvTranspose):
 
     N = 2
     FUNCTION = "conv_transpose2d"
+    __init__ = _ConvTranspose.__init__  # each class its own: programs wrap one, not all
 
 
 class ConvTranspose3d(_ConvTranspose):
@@ -327,6 +332,7 @@ class ConvTranspose3d(_ConvTranspose):
 
     N = 3
     FUNCTION = "conv_transpose3d"
+    __init__ = _ConvTranspose.__init__  # each class its own: programs wrap one, not all
 
 
 class _LazyConv(LazyModule):

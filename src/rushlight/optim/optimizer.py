@@ -254,6 +254,7 @@ class Optimizer:
         """Add parameters with options of their own."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        param_group = dict(param_group)  # the caller's may become another optimizer's too
         params = param_group["params"]
         if isinstance(params, Tensor):
             params = [params]

@@ -40,6 +40,8 @@ def clip_grads_with_norm_(
 
     The factor is a tensor, so that nothing waits for its value.
     """
+    if max_norm < 0:
+        raise ValueError(f"max_norm must not be negative, got {max_norm}")
     grads = _grads(parameters)
     if not grads:
         return

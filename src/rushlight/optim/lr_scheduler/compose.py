@@ -71,16 +71,17 @@ class SequentialLR(_Composed):
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        self._start_over()
-        self._last_lr = schedulers[0].get_last_lr()
+        first = schedulers[bisect_right(milestones, self.last_epoch)]
+        self._start_over(first)
+        self._last_lr = first.get_last_lr()
 
-    def _start_over(self) -> None:
-        """Undo the first steps that the parts made when built; let the first begin."""
+    def _start_over(self, first: LRScheduler) -> None:
+        """Undo the first steps that the parts made when built; let `first` begin."""
         for group in self.optimizer.param_groups:
             set_lr(group, group["initial_lr"])
         for part in self._schedulers:
             part.last_epoch -= 1
-        self._schedulers[0]._initial_step()
+        first._initial_step()
 
     def step(self) -> None:  # type: ignore[override]
         """Begin the next epoch."""

@@ -1,0 +1,56 @@
+"""Faults once found by running public programs and by small cases: each stays mended."""
+
+import pytest
+
+import rushlight as torch
+from rushlight import nn
+
+
+def test_group_dicts_of_the_caller_stay_as_they_were():
+    groups = [{"params": [nn.Parameter(torch.ones(2))]}]
+    torch.optim.SGD(groups, lr=0.25)
+    assert list(groups[0]) == ["params"]
+
+
+def test_sequential_schedule_may_begin_with_its_second_part():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=8.0)
+    kinds = torch.optim.lr_scheduler
+    parts = [kinds.ConstantLR(optimizer, 0.5), kinds.ExponentialLR(optimizer, 0.25)]
+    schedule = kinds.SequentialLR(optimizer, parts, milestones=[0])
+    rates = []
+    for _ in range(3):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates == [8.0, 2.0, 0.5]
+
+
+def test_negative_norm_bound_is_refused():
+    weight = nn.Parameter(torch.ones(2))
+    weight.grad = torch.ones(2)
+    with pytest.raises(ValueError, match="max_norm"):
+        nn.utils.clip_grad_norm_([weight], -2.0)
+    assert weight.grad.tolist() == [1.0, 1.0]
+
+
+def test_wrapping_one_convolution_class_leaves_the_others():
+    for kind in (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d):
+        assert "__init__" in vars(kind)
+
+
+def test_places_that_programs_import_from():
+    from rushlight.nn.modules.batchnorm import _BatchNorm
+    from rushlight.utils.data.dataloader import DataLoader, default_collate
+
+    assert issubclass(nn.BatchNorm2d, _BatchNorm)
+    assert nn.modules.sparse.Embedding is nn.Embedding
+    assert DataLoader is torch.utils.data.DataLoader and callable(default_collate)
+    assert not torch.accelerator.is_available() and not torch.distributed.is_available()
+
+
+def test_data_parallel_without_devices_calls_its_module():
+    model = nn.DataParallel(nn.Linear(3, 2))
+    assert list(model.state_dict()) == ["module.weight", "module.bias"]
+    assert model(torch.ones(4, 3)).shape == (4, 2)
+    with pytest.raises(ValueError, match="process group"):
+        nn.parallel.DistributedDataParallel(nn.Linear(3, 2))
