@@ -23,7 +23,7 @@ from rushlight.loops import interpret
 from rushlight.runtime import buffers
 from rushlight.views import View
 
-dt: Any = importlib.import_module("rushlight.dtype")  # the name `rushlight.dtype` is a class
+dt: Any = importlib.import_module("rushlight.dtypes")  # the name `rushlight.dtype` is a class
 SIZES = (1, 2, 3, 5, 8, 16, 17, 33, 70)
 MOST_ELEMENTS = 100_000
 

@@ -1,4 +1,6 @@
-"""The same call on PyTorch and on Rushlight: results, gradients and second derivatives compared."""
+"""The same call on PyTorch and on Rushlight: results, gradients and second derivatives
+compared.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ def flat(results: Any) -> list[Any]:
 def check(name: str, *args: Any, grad: bool = True, second: bool = True, **kwargs: Any) -> None:
     """Compare values, gradients (fixed random cotangents) and gradients of gradients."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch's, about deprecated forms that are tested here
+        # PyTorch's, about deprecated forms that are tested here
+        warnings.simplefilter("ignore")
         outcomes = [_run(lib, name, args, kwargs, grad, second) for lib in (torch, rushlight)]
     expected, found = outcomes
     assert len(expected) == len(found), (name, len(expected), len(found))
@@ -76,12 +79,16 @@ def _compare(label: str, expected: Any, found: Any) -> None:
         assert expected == found, label
         return
     assert expected[0] == found[0], f"{label}: dtype {found[0]}, PyTorch has {expected[0]}"
-    assert expected[1].shape == found[1].shape, f"{label}: shape {found[1].shape} {expected[1].shape}"
+    assert expected[1].shape == found[1].shape, (
+        f"{label}: shape {found[1].shape} {expected[1].shape}"
+    )
     rtol, atol = TOLERANCE.get(expected[0].replace("torch.", ""), (0, 0))
     np.testing.assert_allclose(found[1], expected[1], rtol, atol, err_msg=label)
 
 
-def _run(library: Any, name: str, args: Any, kwargs: Any, grad: bool, second: bool) -> list[Any]:
+def _run(
+    library: Any, name: str, args: Any, kwargs: Any, grad: bool, second: bool
+) -> list[Any]:
     function = resolve(library, name)
     inputs = [given(library, a, grad) for a in args]
     named = {k: given(library, v, grad) for k, v in kwargs.items()}
@@ -97,13 +104,18 @@ def _run(library: Any, name: str, args: Any, kwargs: Any, grad: bool, second: bo
     total = None
     for r in results:
         if hasattr(r, "dtype") and r.dtype.is_floating_point and r.requires_grad:
-            part = (r * given(library, rng.standard_normal(tuple(r.shape)), False).to(r.dtype)).sum()
+            part = (
+                r * given(library, rng.standard_normal(tuple(r.shape)), False).to(r.dtype)
+            ).sum()
             total = part if total is None else total + part
     if total is None:
         return out
     total.backward(create_graph=second)
     grads = [x.grad for x in leaves]
-    out += [(f"grad {i}", None if g is None else (repr(g.dtype), numbers(g))) for i, g in enumerate(grads)]
+    out += [
+        (f"grad {i}", None if g is None else (repr(g.dtype), numbers(g)))
+        for i, g in enumerate(grads)
+    ]
     if second:
         out += _second_order(library, leaves, grads, rng)
     return out

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from attention_driver import Problem, aligned, host_has_avx512, run
+
 from rushlight.loops.attention_weights import emit_weight
 from rushlight.loops.attention_writer import LANES, Writer, arithmetic_of
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch

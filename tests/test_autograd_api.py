@@ -67,7 +67,9 @@ def test_a_wrong_number_of_gradients_is_refused():
         def backward(ctx, g):
             return g
 
-    with pytest.raises(RuntimeError, match=r"incorrect number of gradients \(expected 2, got 1\)"):
+    with pytest.raises(
+        RuntimeError, match=r"incorrect number of gradients \(expected 2, got 1\)"
+    ):
         Few.apply(leaf(2), leaf(2)).sum().backward()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_kernels import SOURCES, cube_kernel, python, resolve, run_cube
 
 from rushlight.codegen import llvm, workers
 from rushlight.codegen.cache import Bundle, ObjectCache
@@ -18,7 +19,6 @@ from rushlight.codegen.module import Kernels
 from rushlight.codegen.target import AARCH64, current_target, named_target, target_names
 from rushlight.loops.kernel import KernelSource
 from rushlight.runtime.executor import executor_text
-from small_kernels import SOURCES, cube_kernel, python, resolve, run_cube
 
 
 @pytest.fixture(autouse=True, scope="session")

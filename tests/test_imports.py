@@ -20,8 +20,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "rushlight"
 ROOMS = [
     "errors",
     "events",
-    "dtype",
-    "device",
+    "dtypes",
+    "devices",
     "config",
     "views",
     "layout",
@@ -77,8 +77,8 @@ NAMESPACE = "__init__"
 # Imports inside functions that go against the order: (importing room, imported room) -> why.
 # Each also carries its reason in a comment beside the import.
 LATE_IMPORTS = {
-    ("dtype", "config"): "the default dtype is read when a name is not given, at call time",
-    ("device", "config"): "the default device is read when none is given, at call time",
+    ("dtypes", "config"): "the default dtype is read when a name is not given, at call time",
+    ("devices", "config"): "the default device is read when none is given, at call time",
     ("ops", "tensor"): "functions that make tensors from data",
     ("ops", "trace"): "storage surgery (set_, resize_), and draws that must be checked at once",
     ("ops", "storage"): "only untyped_storage() and storage() need it",

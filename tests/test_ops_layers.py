@@ -43,7 +43,13 @@ def test_products():
     check("tensordot", normal(2, 3), normal(3, 5, seed=1), 1)
     check("kron", normal(2, 3), normal(3, seed=1))
     check("mm", np.array([[1, 2], [3, 4]]), np.array([[1, 0], [0, 1]]))
-    check("F.bilinear", normal(4, 2), normal(4, 3, seed=1), normal(5, 2, 3, seed=2), normal(5, seed=3))
+    check(
+        "F.bilinear",
+        normal(4, 2),
+        normal(4, 3, seed=1),
+        normal(5, 2, 3, seed=2),
+        normal(5, seed=3),
+    )
 
 
 def test_product_errors():
@@ -94,7 +100,15 @@ def test_batch_norm(training):
     for x in (normal(4, 6), normal(2, 6, 3, 2)):
         check("F.batch_norm", x, mean.astype("float64"), var, normal(6, seed=1), normal(6, seed=2),
               training=training, grad=False)  # fmt: skip
-    check("F.batch_norm", normal(4, 6), None, None, normal(6, seed=1), normal(6, seed=2), training=True)
+    check(
+        "F.batch_norm",
+        normal(4, 6),
+        None,
+        None,
+        normal(6, seed=1),
+        normal(6, seed=2),
+        training=True,
+    )
 
 
 def test_embedding():
@@ -111,8 +125,17 @@ def test_embedding():
 def test_embedding_bag(mode):
     w = normal(5, 3)
     check("F.embedding_bag", np.array([[0, 4], [4, 1]]), w, mode=mode, second=False)
-    check("F.embedding_bag", np.array([0, 4, 4, 1]), w, np.array([0, 1, 1]), mode=mode, second=False)
-    check("F.embedding_bag", np.array([[0, 4], [4, 1]]), w, mode=mode, padding_idx=4, second=False)
+    check(
+        "F.embedding_bag",
+        np.array([0, 4, 4, 1]),
+        w,
+        np.array([0, 1, 1]),
+        mode=mode,
+        second=False,
+    )
+    check(
+        "F.embedding_bag", np.array([[0, 4], [4, 1]]), w, mode=mode, padding_idx=4, second=False
+    )
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])

@@ -12,20 +12,26 @@ BOOLS = np.array([[True, False], [True, True]])
 NANS = np.array([[1.0, np.nan, 3.0], [np.nan, np.nan, np.nan]])
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "amax", "amin", "logsumexp", "var", "std", "nansum"])
+@pytest.mark.parametrize(
+    "name", ["sum", "mean", "amax", "amin", "logsumexp", "var", "std", "nansum"]
+)
 @pytest.mark.parametrize("dim", [0, -1, (0, 2), [1]])
 def test_reductions_over_dims(name, dim):
     check(name, X, dim)
     check(name, X, dim=dim, keepdim=True)
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "amax", "prod", "var", "std", "max", "min", "norm"])
+@pytest.mark.parametrize(
+    "name", ["sum", "mean", "amax", "prod", "var", "std", "max", "min", "norm"]
+)
 def test_full_reductions(name):
     check(name, X)
     check(name, np.array(2.5), second=False)
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "all", "any", "max", "argmax", "count_nonzero", "amin"])
+@pytest.mark.parametrize(
+    "name", ["sum", "prod", "all", "any", "max", "argmax", "count_nonzero", "amin"]
+)
 def test_integers(name):
     check(name, INTEGERS)
     check(name, INTEGERS, dim=1)

@@ -24,13 +24,34 @@ def test_grouped_convolutions(groups):
 
 
 def test_other_dimensions():
-    check("F.conv1d", normal(2, 3, 9), normal(4, 3, 3, seed=1), normal(4, seed=2), stride=2, padding=1)
+    check(
+        "F.conv1d",
+        normal(2, 3, 9),
+        normal(4, 3, 3, seed=1),
+        normal(4, seed=2),
+        stride=2,
+        padding=1,
+    )
     check("F.conv1d", normal(3, 9), normal(4, 3, 1, seed=1))
-    check("F.conv3d", normal(1, 2, 4, 5, 3), normal(3, 2, 2, 2, 2, seed=1), padding=1, second=False)
+    check(
+        "F.conv3d",
+        normal(1, 2, 4, 5, 3),
+        normal(3, 2, 2, 2, 2, seed=1),
+        padding=1,
+        second=False,
+    )
     check("F.conv_transpose1d", normal(2, 3, 5), normal(3, 2, 4, seed=1), stride=3, padding=1,
           output_padding=1, dilation=2)  # fmt: skip
-    check("F.conv_transpose3d", normal(1, 2, 3, 2, 3), normal(2, 3, 2, 2, 2, seed=1), stride=2, second=False)
-    check("F.conv_transpose2d", normal(4, 3, 3), normal(4, 2, 1, 1, seed=1), padding=0, stride=2)
+    check(
+        "F.conv_transpose3d",
+        normal(1, 2, 3, 2, 3),
+        normal(2, 3, 2, 2, 2, seed=1),
+        stride=2,
+        second=False,
+    )
+    check(
+        "F.conv_transpose2d", normal(4, 3, 3), normal(4, 2, 1, 1, seed=1), padding=0, stride=2
+    )
     check("F.conv2d", normal(0, 4, 5, 5), normal(2, 4, 3, 3), second=False)
 
 

@@ -105,7 +105,8 @@ def test_profiles():
         ),
         (
             lambda: torch.zeros(12, dtype=torch.float64) + 0.25,
-            f"tensor([{', '.join(['0.2500'] * 9)},\n        0.2500, 0.2500, 0.2500], dtype=torch.float64)",
+            f"tensor([{', '.join(['0.2500'] * 9)},\n        0.2500, 0.2500, 0.2500], "
+            "dtype=torch.float64)",
         ),
     ],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_kernels import add_kernel, build, python, resolve, run_cube, run_on
 
 from rushlight.codegen.cache import ObjectCache
 from rushlight.codegen.module import Kernels
@@ -20,7 +21,6 @@ from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 from rushlight.runtime import buffers, pool
 from rushlight.runtime.buffers import Buffer, rounded_size, wrap_array
 from rushlight.runtime.program import HostCall, Program
-from small_kernels import add_kernel, build, python, resolve, run_cube, run_on
 
 
 @pytest.fixture(autouse=True, scope="session")

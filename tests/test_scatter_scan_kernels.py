@@ -18,7 +18,7 @@ from rushlight.runtime import buffers
 from rushlight.runtime.pool import get_num_threads, set_num_threads
 from rushlight.views import View
 
-dt: Any = importlib.import_module("rushlight.dtype")  # the name `rushlight.dtype` is a class
+dt: Any = importlib.import_module("rushlight.dtypes")  # the name `rushlight.dtype` is a class
 DTYPES = (
     dt.float32, dt.float64, dt.float16, dt.bfloat16, dt.int8, dt.uint8, dt.int32, dt.int64,
     dt.bool_,

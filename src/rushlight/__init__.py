@@ -1,12 +1,12 @@
 """Rushlight: tensors, autograd and neural networks with PyTorch's API, compiled as recorded.
 
-`import rushlight as torch`. This file only says what that namespace holds. Rooms that not every program
-needs are imported when they are first named.
+`import rushlight as torch`. This file only says what that namespace holds. Rooms that not every
+program needs are imported when they are first named.
 """
 
 import importlib as _importlib
 
-from rushlight import pipeline as _pipeline  # noqa: F401 - installs the executor
+from rushlight import pipeline as _pipeline
 from rushlight import surface as _surface
 from rushlight.autograd.modes import (
     enable_grad,
@@ -18,14 +18,14 @@ from rushlight.autograd.modes import (
 )
 from rushlight.config import default_dtype as get_default_dtype
 from rushlight.config import get_default_device, set_default_device, set_default_dtype
-from rushlight.device import device
-from rushlight.dtype import (
+from rushlight.devices import device
+from rushlight.dtypes import (
     ALIASES as _ALIASES,
 )
-from rushlight.dtype import (
+from rushlight.dtypes import (
     BY_NAME as _BY_NAME,
 )
-from rushlight.dtype import (
+from rushlight.dtypes import (
     can_cast,
     dtype,
     finfo,
@@ -55,7 +55,13 @@ from rushlight.random.generator import (
 from rushlight.runtime.pool import get_num_threads, set_num_threads
 from rushlight.tensor import Size, Tensor, from_numpy, tensor
 
-e, inf, nan, newaxis, pi = 2.718281828459045, float("inf"), float("nan"), None, 3.141592653589793
+e, inf, nan, newaxis, pi = (
+    2.718281828459045,
+    float("inf"),
+    float("nan"),
+    None,
+    3.141592653589793,
+)
 
 globals().update(_BY_NAME)
 globals().update(_ALIASES)
@@ -99,7 +105,7 @@ def __getattr__(name: str) -> object:
         found = _importlib.import_module(f"rushlight.{name}")
     elif name in _ELSEWHERE:
         found = getattr(_importlib.import_module(f"rushlight.{_ELSEWHERE[name]}"), name)
-    elif name.endswith("Tensor") or name.endswith("Storage"):
+    elif name.endswith(("Tensor", "Storage")):
         found = getattr(_importlib.import_module("rushlight.typed"), name, None)
         if found is None:
             raise AttributeError(f"module 'rushlight' has no attribute {name!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from rushlight.device import device
+from rushlight.devices import device
 
 
 def is_available() -> bool:

@@ -1,6 +1,7 @@
 """A lowered path as a native program: units become launches on numbered buffers.
 
-Buffers by number: 0 errors (a cell for each data check), 1 run-time numbers, 2 the arena, then leaves, then results.
+Buffers by number: 0 errors (a cell for each data check), 1 run-time numbers, 2 the arena, then
+leaves, then results.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any  # arrays
 
 import numpy as np
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.codegen.module import Kernels
 from rushlight.ir.builder import Builder
@@ -106,7 +107,8 @@ class CompiledGraph:
         late: AbstractSet[int] = frozenset(),
     ) -> None:
         """`written`: index of a result -> position of the leaf in whose memory it ends. `late`
-        results are written there last of all (something else reads the same memory)."""
+        results are written there last of all (something else reads the same memory).
+        """
         self.k = k
         self.late = late
         self.results = list(results)
@@ -151,10 +153,10 @@ class CompiledGraph:
         self.has_writes = bool(written)
         self.beside = _Beside()
         self.made: list[range] = []  # the items of each unit
-        for at, unit in enumerate(self.units):
-            first = len(self.items)
-            self._add_unit(at, unit)
-            self.made.append(range(first, len(self.items)))
+        for at, unit in enumerate(self.units):  # type: ignore[assignment]
+            start = len(self.items)
+            self._add_unit(at, unit)  # type: ignore[arg-type]
+            self.made.append(range(start, len(self.items)))
         sources = [i.source for i in self.items if isinstance(i, Launch)]
         count = FIRST + len(self.leaves) + len(self.own)
         self.program = Program(self.items, kernels.addresses(sources), count)
@@ -165,7 +167,8 @@ class CompiledGraph:
         self.table[ERRORS] = self.errors.ctypes.data
         self.table[NUMBERS] = self.cells.ctypes.data
 
-    # -- homes -----------------------------------------------------------------------------------
+    # -- homes
+    # -----------------------------------------------------------------------------------
 
     def _give_homes(self, written: dict[int, int]) -> None:
         """A node of its own for each result; copies where two results share one, or where
@@ -182,7 +185,9 @@ class CompiledGraph:
             self.homes.append(node)
 
     def _placed_as(self, node: Node) -> Node:
-        """The node whose place a node takes: of all versions of one memory, a result or the first."""
+        """The node whose place a node takes: of all versions of one memory, a result or the
+        first.
+        """
         first = self.sharing.first_version(node)
         return self.ends.get(first, first)
 
@@ -233,7 +238,8 @@ class CompiledGraph:
         self.units.append(unit)
         return made
 
-    # -- launches --------------------------------------------------------------------------------
+    # -- launches
+    # --------------------------------------------------------------------------------
 
     def _add_unit(self, at: int, unit: Unit) -> None:
         before, first = len(self.checks), len(self.items)
@@ -419,7 +425,7 @@ class CompiledGraph:
             results.append((place, views.contiguous_strides(shape)))
         inputs = operands if node.op == "attention" else operands[3:]
         q, key, value = (view_of(a) for a in node.args[len(node.args) - len(inputs) :][:3])
-        shape = AttentionShape(
+        shape = AttentionShape(  # type: ignore[call-arg]
             *q.shape[:2], key.shape[1], q.shape[2], key.shape[2], q.shape[3], value.shape[3]
         )
         mask = None
@@ -432,10 +438,10 @@ class CompiledGraph:
         }  # fmt: skip
         if node.op == "attention":
             (out, strides), (lse, _) = results
-            made = plan_attention_forward(out=Strided(out, strides), lse=lse, **common)
+            made = plan_attention_forward(out=Strided(out, strides), lse=lse, **common)  # type: ignore[arg-type]
         else:
             g, out_operand, lse_operand = operands[:3]
-            dq, dk, dv = (Strided(p, s) for p, s in results)
+            dq, dk, dv = (Strided(p, s) for p, s in results)  # type: ignore[arg-type]
             made = plan_attention_backward(
                 out=out_operand, lse=lse_operand.place, dout=g, dq=dq, dk=dk, dv=dv, **common
             )
@@ -446,7 +452,8 @@ class CompiledGraph:
         place = BufferRef(base.buffer, base.offset + view.offset * node.dtype.itemsize)
         return Strided(place, view.strides)  # type: ignore[arg-type]
 
-    # -- running ---------------------------------------------------------------------------------
+    # -- running
+    # ---------------------------------------------------------------------------------
 
     def run(
         self, leaf_addresses: Sequence[int], numbers: Sequence[Any], own: Sequence[int]
@@ -468,7 +475,7 @@ class CompiledGraph:
         table[ARENA] = arena.address if arena is not None else 0
         if self.checks:
             self.errors[:] = 0
-        self.program.run(table)
+        self.program.run(table)  # type: ignore[arg-type]
         if self.checks and self.errors.any():
             failed = int(np.flatnonzero(self.errors)[0])
             node = self.checks[failed]

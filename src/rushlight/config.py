@@ -10,8 +10,8 @@ import os
 import threading
 from collections.abc import Iterator
 
-from rushlight.device import CPU, check_usable, device
-from rushlight.dtype import dtype, float16, float32, float64
+from rushlight.devices import CPU, check_usable, device
+from rushlight.dtypes import dtype, float16, float32, float64
 
 _BACKENDS = ("compiled", "reference")
 

@@ -1,7 +1,7 @@
 """Switches over determinism, precision and threads that PyTorch programs set.
 
-Results here never depend on threads or chunks, so most switches are only remembered: there is no other way to
-compute.
+Results here never depend on threads or chunks, so most switches are only remembered: there is
+no other way to compute.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     names = {"default": 0, "warn": 1, "error": 2}
     level = names.get(debug_mode, -1) if isinstance(debug_mode, str) else debug_mode
     if level not in (0, 1, 2):
-        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1 or 2, got {debug_mode!r}")
+        raise RuntimeError(
+            f"invalid value of debug_mode, expected 0, 1 or 2, got {debug_mode!r}"
+        )
     use_deterministic_algorithms(level > 0, warn_only=level == 1)
 
 

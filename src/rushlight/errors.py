@@ -1,6 +1,7 @@
 """Every message a user can cause, built from fields so that it cannot drift.
 
-Each builder returns an exception of the class PyTorch raises; callers write `raise errors.x(...)`.
+Each builder returns an exception of the class PyTorch raises; callers write `raise
+errors.x(...)`.
 """
 
 from __future__ import annotations

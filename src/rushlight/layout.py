@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class layout:  # noqa: N801 - PyTorch's name
+class layout:
     """A storage layout. Only `strided` holds data here."""
 
     __slots__ = ("name",)
@@ -18,7 +18,7 @@ class layout:  # noqa: N801 - PyTorch's name
         return _by_name, (self.name,)
 
 
-class memory_format:  # noqa: N801 - PyTorch's name
+class memory_format:
     """An order of dimensions in memory."""
 
     __slots__ = ("name",)

@@ -16,7 +16,7 @@ from typing import Any  # buffers and traces
 import numpy as np
 
 from rushlight import config, errors, views
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight.compiled import CheckFailed, CompiledGraph
 from rushlight.ir.builder import Builder, Ref
 from rushlight.ir.node import Node
@@ -163,7 +163,9 @@ def make_window(value: Value, view: View) -> tuple[Value, View | None]:
     shape = view.shape if is_plain else (high - low,)
     base = value.buffer
     start = base.address + low * kind.itemsize
-    made = Value(TensorType(shape, kind), buffers.wrap(base, start, (high - low) * kind.itemsize))
+    made = Value(
+        TensorType(shape, kind), buffers.wrap(base, start, (high - low) * kind.itemsize)
+    )
     made.claimed = True
     if base.windows is None:
         base.windows = []

@@ -1,8 +1,9 @@
 """How a tensor is written out: the text of `repr(t)` and `print(t)`.
 
 The text is PyTorch's, character for character, because notebooks, doctests and golden logs hold
-it. A body (the nested brackets) is made from a NumPy array by `format_array`; `tensor_repr` adds
-what the numbers do not say: device, dtype, size of an empty tensor, and the gradient's function.
+it. A body (the nested brackets) is made from a NumPy array by `format_array`; `tensor_repr`
+adds what the numbers do not say: device, dtype, size of an empty tensor, and the gradient's
+function.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Set how tensors print. A profile is applied first; `sci_mode` is always set, as in PyTorch.
+    """Set how tensors print. A profile is applied first; `sci_mode` is always set, as in
+    PyTorch.
 
     >>> set_printoptions(precision=2)
     >>> set_printoptions(profile="default")
@@ -81,8 +83,9 @@ def printoptions(**changes: Any) -> Iterator[None]:  # Any: passed on to set_pri
 def format_array(array: np.ndarray, dtype_name: str = "", *, indent: int = 7) -> str:
     """The bracketed body of a tensor's text.
 
-    `dtype_name` matters only where NumPy has no such dtype: "bfloat16" says that the array holds
-    bfloat16 bits in 16-bit integers. `indent` is the width of the text before the first bracket.
+    `dtype_name` matters only where NumPy has no such dtype: "bfloat16" says that the array
+    holds bfloat16 bits in 16-bit integers. `indent` is the width of the text before the first
+    bracket.
     """
     summarise = array.size > _options.threshold
     shown = _shown_part(array) if summarise else array
@@ -179,8 +182,8 @@ def _default_dtype() -> Any:
 class _Column:
     """How each value is written, and the width it is written in.
 
-    `slack` is the room a line keeps free beside each value besides the width: the separator, and
-    for complex numbers the sign or the `j` that is not part of the two widths.
+    `slack` is the room a line keeps free beside each value besides the width: the separator,
+    and for complex numbers the sign or the `j` that is not part of the two widths.
     """
 
     text: Callable[[Any], str]  # Any: a Python bool, int, float or complex

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any  # storages hold numbers of any dtype
 
-from rushlight.device import CPU, device
-from rushlight.dtype import dtype, float32, uint8
+from rushlight.devices import CPU, device
+from rushlight.dtypes import dtype, float32, uint8
 from rushlight.tensor import Tensor, tensor
 
 
@@ -126,7 +126,9 @@ class TypedStorage(_Storage):
     """The elements under a tensor."""
 
     def __new__(cls, *args: Any, dtype: dtype = float32, device: Any = None) -> TypedStorage:
-        data = args[0] if args and not isinstance(args[0], int) else [0] * (args[0] if args else 0)
+        data = (
+            args[0] if args and not isinstance(args[0], int) else [0] * (args[0] if args else 0)
+        )
         made: TypedStorage = cls._of(tensor(list(data), dtype=dtype))
         return made
 
@@ -143,4 +145,5 @@ class TypedStorage(_Storage):
 
     def __repr__(self) -> str:
         lines = "".join(f" {value}\n" for value in self.tolist())
-        return f"{lines}[torch.storage.TypedStorage(dtype={self.dtype!r}, device=cpu) of size {len(self)}]"
+        kind = f"dtype={self.dtype!r}, device=cpu"
+        return f"{lines}[torch.storage.TypedStorage({kind}) of size {len(self)}]"

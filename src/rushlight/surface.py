@@ -106,6 +106,7 @@ def deliver(target: Any, result: Any, name: str) -> Any:
     return write(target, result, name)
 
 
-# here, not in the package's __init__: there `rushlight.dtype` soon means the class, not the module,
-# and families that are imported afterwards could not say `from rushlight import dtype as dt`
+# here, not in the package's __init__: there `rushlight.dtype` soon means the class, not the
+# module, and families that are imported afterwards could not say `from rushlight import dtype
+# as dt`
 bind_all()

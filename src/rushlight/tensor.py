@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any  # the API takes numbers, nested lists, ar
 import numpy as np
 
 from rushlight import config, errors, views
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight.autograd import engine
-from rushlight.device import CPU, check_usable, device
-from rushlight.dtype import dtype
+from rushlight.devices import CPU, check_usable, device
+from rushlight.dtypes import dtype
 from rushlight.ops import (
     arithmetic,
     bitwise,
@@ -137,7 +137,8 @@ class Tensor:
 
         def __getattr__(self, name: str) -> Any: ...
 
-    # -- metadata --------------------------------------------------------------------------------
+    # -- metadata
+    # --------------------------------------------------------------------------------
 
     @property
     def shape(self) -> Size:
@@ -198,12 +199,12 @@ class Tensor:
     names = ()
 
     @property
-    def T(self) -> Any:  # noqa: N802 - PyTorch's name
+    def T(self) -> Any:
         """All dimensions in reverse order."""
         return movement.permute(self, tuple(reversed(range(len(self._shape)))))
 
     @property
-    def mT(self) -> Any:  # noqa: N802 - PyTorch's name
+    def mT(self) -> Any:
         """The last two dimensions exchanged."""
         if len(self._shape) < 2:
             raise RuntimeError(
@@ -213,7 +214,7 @@ class Tensor:
         return movement.transpose(self, -2, -1)
 
     @property
-    def H(self) -> Any:  # noqa: N802 - PyTorch's name
+    def H(self) -> Any:
         """The conjugate transpose of a matrix."""
         if len(self._shape) not in (0, 2):
             raise RuntimeError(
@@ -223,7 +224,7 @@ class Tensor:
         return movement.adjoint(self) if self._shape else self
 
     @property
-    def mH(self) -> Any:  # noqa: N802 - PyTorch's name
+    def mH(self) -> Any:
         """The conjugate transposes of a batch of matrices."""
         return movement.adjoint(self)
 
@@ -261,7 +262,8 @@ class Tensor:
 
         return strided
 
-    # -- gradients -------------------------------------------------------------------------------
+    # -- gradients
+    # -------------------------------------------------------------------------------
 
     @property
     def requires_grad(self) -> bool:
@@ -432,7 +434,8 @@ class Tensor:
             out.requires_grad_()
         return out
 
-    # -- values ----------------------------------------------------------------------------------
+    # -- values
+    # ----------------------------------------------------------------------------------
 
     def _array(self) -> Any:
         """This tensor's elements as a NumPy view of its memory (stored bits for bfloat16)."""
@@ -532,7 +535,8 @@ class Tensor:
 
         return serialization.reduce_tensor(self)
 
-    # -- operators -------------------------------------------------------------------------------
+    # -- operators
+    # -------------------------------------------------------------------------------
 
     __add__ = _operator(arithmetic.ADD)
     __radd__ = _reflected(arithmetic.ADD)
@@ -553,21 +557,21 @@ class Tensor:
     def __matmul__(self, other: Any) -> Tensor:
         if not isinstance(other, Tensor):
             return NotImplemented
-        return contract.matmul(self, other)  # type: ignore[no-any-return]
+        return contract.matmul(self, other)
 
     __rmatmul__ = _reflected(contract.matmul)
 
     def __neg__(self) -> Tensor:
-        return arithmetic.NEG(self)  # type: ignore[no-any-return]
+        return arithmetic.NEG(self)
 
     def __pos__(self) -> Tensor:
-        return arithmetic.positive(self)  # type: ignore[no-any-return]
+        return arithmetic.positive(self)
 
     def __abs__(self) -> Tensor:
-        return selection.ABS(self)  # type: ignore[no-any-return]
+        return selection.ABS(self)
 
     def __invert__(self) -> Tensor:
-        return bitwise.BITWISE_NOT(self)  # type: ignore[no-any-return]
+        return bitwise.BITWISE_NOT(self)
 
     __and__ = _operator(bitwise.BITWISE_AND)
     __rand__ = _reflected(bitwise.BITWISE_AND)
@@ -593,7 +597,7 @@ def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tens
     def operator(self: Tensor, other: Any) -> Tensor:
         if not isinstance(other, _OPERANDS) and not isinstance(other, np.ndarray):
             return NotImplemented
-        return getattr(self, method)(as_operand(other))  # type: ignore[no-any-return]
+        return getattr(self, method)(as_operand(other))
 
     operator.__name__ = operator.__qualname__ = symbol
     return operator
@@ -654,7 +658,7 @@ def from_numpy(array: Any) -> Tensor:
     if not is_plain:
         strides = tuple(s // kind.itemsize for s in array.strides)
         set_view(out, View(tuple(array.shape), strides, 0))
-    return out  # type: ignore[no-any-return]
+    return out
 
 
 def tensor_of_array(array: Any, kind: dtype) -> Tensor:
@@ -671,7 +675,7 @@ def tensor_of_array(array: Any, kind: dtype) -> Tensor:
     else:
         with np.errstate(all="ignore"):
             stored[...] = array
-    return make_tensor(Tensor, Storage(value), value.type)  # type: ignore[no-any-return]
+    return make_tensor(Tensor, Storage(value), value.type)
 
 
 def tensor(
@@ -762,6 +766,6 @@ def _legacy_tensor(*args: Any, device: Any = None) -> Tensor:
     kind = config.default_dtype()
     if len(args) == 1 and not isinstance(args[0], int):
         if isinstance(args[0], Size):
-            return creation.FULL(shape=tuple(args[0]), value=0, dtype=kind)  # type: ignore[no-any-return]
+            return creation.FULL(shape=tuple(args[0]), value=0, dtype=kind)
         return tensor(args[0], dtype=kind)
-    return creation.FULL(shape=tuple(args), value=0, dtype=kind)  # type: ignore[no-any-return]
+    return creation.FULL(shape=tuple(args), value=0, dtype=kind)

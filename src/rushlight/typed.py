@@ -1,11 +1,13 @@
-"""The old names of tensor and storage types: `torch.FloatTensor`, `torch.LongStorage` and so on."""
+"""The old names of tensor and storage types: `torch.FloatTensor`, `torch.LongStorage` and so
+on.
+"""
 
 from __future__ import annotations
 
 from typing import Any  # constructors take sizes, data and tensors
 
 from rushlight import config
-from rushlight.dtype import dtype
+from rushlight.dtypes import dtype
 from rushlight.ops.convert import TYPE_NAMES, dtype_named
 from rushlight.storage import TypedStorage
 from rushlight.tensor import Size, Tensor, tensor

@@ -1,6 +1,7 @@
 """Gradients: the engine that walks the tape, custom functions, hooks and checks.
 
-In come tensors with a tape; out go gradients, recorded by the same ops and compiled like everything else.
+In come tensors with a tape; out go gradients, recorded by the same ops and compiled like
+everything else.
 """
 
 import importlib as _importlib
@@ -30,7 +31,15 @@ _LATER = {
 
 
 def __getattr__(name: str) -> _Any:
-    if name in ("functional", "function", "grad_api", "anomaly", "forward_ad", "graph", "profiler"):
+    if name in (
+        "functional",
+        "function",
+        "grad_api",
+        "anomaly",
+        "forward_ad",
+        "graph",
+        "profiler",
+    ):
         return _importlib.import_module(f"rushlight.autograd.{name}")
     if name == "Variable":
         from rushlight.tensor import Tensor  # tensors come after the engine

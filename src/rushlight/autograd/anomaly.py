@@ -5,7 +5,7 @@ from __future__ import annotations
 from rushlight.config import scopes
 
 
-class set_detect_anomaly:  # noqa: N801 - PyTorch's name
+class set_detect_anomaly:
     """Set anomaly detection at once; as a context manager, until its end."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
@@ -19,7 +19,7 @@ class set_detect_anomaly:  # noqa: N801 - PyTorch's name
         scopes.anomaly = self.before
 
 
-class detect_anomaly:  # noqa: N801 - PyTorch's name
+class detect_anomaly:
     """Gradients that are NaN raise inside, naming the operation and the user's line.
 
     >>> import rushlight as torch

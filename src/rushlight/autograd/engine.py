@@ -1,8 +1,9 @@
 """The backward pass: walk the tape from the roots, in reverse order of recording.
 
-Note: memoised backward. A trace's path fixes the tape made in it (`trace/record.py`), so when the whole walk
-stays inside the trace, with no hooks, its outcome is a function of the path: the edge where the walk ends and the positions
-of the gradients. The next time the trace jumps there, and nodes are only marked as freed.
+Note: memoised backward. A trace's path fixes the tape made in it (`trace/record.py`), so when
+the whole walk stays inside the trace, with no hooks, its outcome is a function of the path: the
+edge where the walk ends and the positions of the gradients. The next time the trace jumps
+there, and nodes are only marked as freed.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def _target_of(tensor: Any) -> tuple[Node, int]:
 
 
 def _remembered(trace: Any, root: Any, gradient: Any, retain_graph: bool) -> None:
-    states = []
+    states: list[Any] = []
     for node in trace.accumulators:
         target = node.target()
         existing = None if target is None else target._grad
@@ -299,14 +300,14 @@ def node_gradients(node: Node, grads: Gradients) -> Sequence[Any]:
     op = node.op
     assert op is not None
     if op.name == "function":
-        return node.metadata["apply"](node, grads)
+        return node.metadata["apply"](node, grads)  # type: ignore[no-any-return]
     count = len(node.out_types)
     if count == 1:
         g: Any = grads[0]
-        out: Any = value_tensor(node.outs[0]) if node.outs else Ghost(*_shape_dtype(node))
+        out: Any = value_tensor(node.outs[0]) if node.outs else Ghost(*_shape_dtype(node))  # type: ignore[arg-type]
     else:
         g = tuple(grads[i] if i in grads else _zeros(node.out_types[i]) for i in range(count))
-        out = tuple(value_tensor(v) for v in node.outs) if node.outs else None
+        out = tuple(value_tensor(v) for v in node.outs) if node.outs else None  # type: ignore[arg-type]
     operands = [restore(s) for s in node.saved]
     named = dict(zip(op.attrs, node.attrs, strict=True))
     if config.scopes.grad_enabled:

@@ -39,7 +39,9 @@ def _outputs(result: Any) -> tuple[bool, tuple[Any, ...]]:
 
 def _unused_as_zeros(found: Any, inputs: Any, strict: bool) -> tuple[Any, ...]:
     if strict and any(g is None for g in found):
-        raise RuntimeError("the output of the user-provided function is independent of an input")
+        raise RuntimeError(
+            "the output of the user-provided function is independent of an input"
+        )
     return tuple(
         x.new_zeros(x._shape) if g is None else g for g, x in zip(found, inputs, strict=True)
     )
@@ -100,7 +102,9 @@ def hessian(
     def gradient(*xs: Any) -> Any:
         out = func(*xs)
         if not isinstance(out, Tensor) or out.numel() != 1:
-            raise RuntimeError("The Tensor returned by the function given to hessian should contain a single element")
+            raise RuntimeError(
+                "The Tensor returned by the function given to hessian should contain a single element"
+            )
         return _grads((out.reshape(()),), xs, (out.new_ones(()),), True, strict)
 
     found = jacobian(gradient, tuple(inputs) if is_tuple else (inputs,), create_graph, strict)
@@ -110,7 +114,9 @@ def hessian(
 def _vectors(v: Any, likes: tuple[Any, ...]) -> tuple[Any, ...]:
     if v is None:
         if len(likes) != 1 or likes[0].numel() != 1:
-            raise RuntimeError("The vector v can only be None if the other side has a single element")
+            raise RuntimeError(
+                "The vector v can only be None if the other side has a single element"
+            )
         return (likes[0].new_ones(likes[0]._shape),)
     plain = tuple(v) if isinstance(v, tuple | list) else (v,)
     if [p._shape for p in plain] != [x._shape for x in likes]:
@@ -118,7 +124,9 @@ def _vectors(v: Any, likes: tuple[Any, ...]) -> tuple[Any, ...]:
     return plain
 
 
-def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def vjp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> Any:
     """(outputs, the product of v with the Jacobian)."""
     with enable_grad():
         is_tuple, leaves = _leaves(inputs, create_graph)
@@ -136,7 +144,9 @@ def _finished(result: Any, create_graph: bool) -> Any:
     return result.detach()
 
 
-def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def jvp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> Any:
     """(outputs, the product of the Jacobian with v), by differentiating twice backwards."""
     with enable_grad():
         _, leaves = _leaves(inputs, create_graph)
@@ -148,7 +158,9 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     return _finished(result, create_graph), found if is_tuple else found[0]
 
 
-def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def hvp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> Any:
     """(output, the product of the Hessian with v)."""
     with enable_grad():
         is_tuple, leaves = _leaves(inputs, create_graph)

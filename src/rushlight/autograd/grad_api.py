@@ -96,7 +96,12 @@ def _walk(
 
 
 def _batched(
-    roots: Sequence[Any], targets: Sequence[Any], given: Any, keep: bool, create: bool, unused: Any
+    roots: Sequence[Any],
+    targets: Sequence[Any],
+    given: Any,
+    keep: bool,
+    create: bool,
+    unused: Any,
 ) -> tuple[Any, ...]:
     from rushlight.ops.rearrange import stack  # only for batches
 

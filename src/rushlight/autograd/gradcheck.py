@@ -111,14 +111,18 @@ def _analytical(out: Any, inputs: tuple[Any, ...], wanted: list[int]) -> list[An
     return tables
 
 
-def _compare_all(func: Any, inputs: tuple[Any, ...], eps: float, atol: float, rtol: float) -> None:
+def _compare_all(
+    func: Any, inputs: tuple[Any, ...], eps: float, atol: float, rtol: float
+) -> None:
     wanted = _wanted(inputs)
     outs = _outputs(func(*inputs))
     numerical = {i: _numerical(func, inputs, i, eps) for i in wanted if inputs[i].numel()}
     for o, out in enumerate(outs):
         analytical = _analytical(out, inputs, wanted)
         for i, table in zip(wanted, analytical, strict=True):
-            if i in numerical and not np.allclose(table, numerical[i][o], rtol, atol, equal_nan=True):
+            if i in numerical and not np.allclose(
+                table, numerical[i][o], rtol, atol, equal_nan=True
+            ):
                 raise _disagreement(o, i, numerical[i][o], table)
 
 
@@ -175,7 +179,9 @@ def gradgradcheck(
             outs = _outputs(func(*given))
         seeds = tuple(randn(o._shape, dtype=o.dtype).requires_grad_() for o in outs)
     else:
-        seeds = tuple(grad_outputs) if isinstance(grad_outputs, tuple | list) else (grad_outputs,)
+        seeds = (
+            tuple(grad_outputs) if isinstance(grad_outputs, tuple | list) else (grad_outputs,)
+        )
 
     def first(*args: Any) -> Any:
         xs, cotangents = args[:count], args[count:]

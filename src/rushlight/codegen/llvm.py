@@ -99,9 +99,10 @@ _trackers: list[binding.ResourceTracker] = []  # dropping one would unmap its co
 def hide_counters(text: str) -> str:
     """Pass every i64 phi through `llvm.expect`, which keeps loop strength reduction away.
 
-    That pass tries many ways to form each address of a loop. On contractions it took 40 % of all
-    compile time, on attention 15 %, for code that is no faster and 15 % longer. LLVM has no switch
-    for it but a global one, which would also change what Numba compiles in the same process.
+    That pass tries many ways to form each address of a loop. On contractions it took 40 % of
+    all compile time, on attention 15 %, for code that is no faster and 15 % longer. LLVM has no
+    switch for it but a global one, which would also change what Numba compiles in the same
+    process.
     """
     lines: list[str] = []
     waiting: list[str] = []  # what follows the phis of this block

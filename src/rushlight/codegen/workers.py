@@ -1,9 +1,9 @@
 """Compiling several modules at once, in processes of their own.
 
-LLVM takes one lock in a process, so threads would wait for each other. A worker is a bare interpreter
-that loads `llvm.py` alone (60 ms), compiles one module and leaves; the calling process compiles a
-module meanwhile. A worker that cannot be started or fails costs nothing but time: its module is
-compiled here.
+LLVM takes one lock in a process, so threads would wait for each other. A worker is a bare
+interpreter that loads `llvm.py` alone (60 ms), compiles one module and leaves; the calling
+process compiles a module meanwhile. A worker that cannot be started or fails costs nothing but
+time: its module is compiled here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: F401 - most of this file is the list of the public names.
 """`torch.cuda` on a machine without CUDA: every question has its answer, and it is no.
 
 Programs ask `is_available()` and go on with the CPU; what only makes sense with a device raises

@@ -1,7 +1,7 @@
 """The builder that lowerings write against: primitives, movement, and small simplifications.
 
-A lowering is `lower(k, *operands, **attributes)`; operands are `Ref`s with Python operators, so that it reads
-like the formula. Movement (reshape, permute, slices) makes views and no nodes.
+A lowering is `lower(k, *operands, **attributes)`; operands are `Ref`s with Python operators, so
+that it reads like the formula. Movement (reshape, permute, slices) makes views and no nodes.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any  # attributes and Python numbers
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import views
-from rushlight.dtype import Category, dtype
+from rushlight.dtypes import Category, dtype
 from rushlight.ir.node import Arg, Node, view_of
 from rushlight.ir.prims import PRIMS
 from rushlight.views import Shape, View
@@ -210,7 +210,8 @@ class Builder:
         args = [self.expand(r, shape).arg for r in (seed, offset)]
         return Ref(self, self.node("random", args, (), shape, dt.int64))
 
-    # -- movement: views only --------------------------------------------------------------------
+    # -- movement: views only
+    # --------------------------------------------------------------------
 
     def expand(self, x: Ref, shape: Shape) -> Ref:
         if x.shape == shape:
@@ -256,7 +257,8 @@ class Builder:
         """x's elements as a node of their own, whole and in order."""
         return Ref(self, self.node("cast", [x.arg], (), x.shape, x.dtype))
 
-    # -- computed by kernels of their own --------------------------------------------------------
+    # -- computed by kernels of their own
+    # --------------------------------------------------------
 
     def reduce(
         self,
@@ -266,8 +268,8 @@ class Builder:
         keepdim: bool = False,
         dtype: dtype | None = None,
     ) -> Ref:
-        """`sum prod max min any all argmax argmin` over `dims`. Sums and products of float32 are
-        kept in float64 on the way; max and min carry NaN; arg forms give the first position
+        """`sum prod max min any all argmax argmin` over `dims`. Sums and products of float32
+        are kept in float64 on the way; max and min carry NaN; arg forms give the first position
         (int64, over the reduced dims in order).
         """
         kept = [d for d in range(len(x.shape)) if d not in dims]
@@ -278,7 +280,9 @@ class Builder:
         if 0 in x.shape and (kind in EMPTY_RESULTS or 0 in shape):
             out = self.full(shape, EMPTY_RESULTS.get(kind, 0), out_type)
         else:
-            out = Ref(self, self.node("reduce", [moved.arg], (kind, len(dims)), shape, out_type))
+            out = Ref(
+                self, self.node("reduce", [moved.arg], (kind, len(dims)), shape, out_type)
+            )
         if keepdim:
             out = self.reshape(out, views.reduced_shape(x.shape, dims, True))
         return out
@@ -353,8 +357,8 @@ class Builder:
         shape: Shape,
         dtype: dtype,
     ) -> Ref:
-        """base (or nothing, where the parts cover everything) with each part written at its view
-        of the result's elements.
+        """base (or nothing, where the parts cover everything) with each part written at its
+        view of the result's elements.
         """
         if len(parts) == 1 and views.is_whole(parts[0][1], views.numel(shape)):
             return self.reshape(parts[0][0], shape)
@@ -406,7 +410,8 @@ class Builder:
 
     def scan(self, kind: str, x: Ref, dim: int, dtype: dtype | None = None) -> Ref:
         """Running `sum prod max min` along `dim` (inclusive). Sums and products of float32 are
-        kept in float64 on the way."""
+        kept in float64 on the way.
+        """
         made = self.node("scan", [x.arg], (kind, dim), x.shape, dtype or x.dtype)
         return Ref(self, made)
 
@@ -427,8 +432,8 @@ class Builder:
     def attention(
         self, q: Ref, key: Ref, value: Ref, mask: Ref | None, scale: float, is_causal: bool
     ) -> list[Ref]:
-        """softmax(scale * q key^T + mask) value over (batch, heads, length, width) operands, and
-        the log of each row's sum (batch, heads, length), in float32 for half precision.
+        """softmax(scale * q key^T + mask) value over (batch, heads, length, width) operands,
+        and the log of each row's sum (batch, heads, length), in float32 for half precision.
         """
         rows = q.shape[:-1]
         kind = dt.float64 if q.dtype is dt.float64 else dt.float32

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any  # attributes are any hashable value
 
-from rushlight.dtype import dtype
+from rushlight.dtypes import dtype
 from rushlight.views import Shape, View, contiguous_strides, numel
 
 
 class Node:
-    """One primitive. Args are (node, view) pairs; a view of None reads the node whole, in order.
+    """One primitive. Args are (node, view) pairs; a view of None reads the node whole, in
+    order.
 
     Kinds by `op`: `leaf scalar const` (inputs), `map` with attrs (prim,), `cast`, `iota`,
     `random`, `gather` (computed where they are used), and `reduce contract scatter update scan

@@ -1,7 +1,8 @@
 """The elementwise primitives: name, arity, result type and meaning in NumPy, one row each.
 
-They take float32, float64, integers and bool; half-precision values are cast up by the lowerings. The
-vector form of each row is in `loops/expressions.py`; a test checks that both tables have the same names.
+They take float32, float64, integers and bool; half-precision values are cast up by the
+lowerings. The vector form of each row is in `loops/expressions.py`; a test checks that both
+tables have the same names.
 """
 
 from __future__ import annotations

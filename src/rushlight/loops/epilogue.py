@@ -1,7 +1,8 @@
 """Elementwise work done on the results of a contraction before they are stored.
 
-A group of plain stores that reads a contraction's result element by element becomes that contraction's epilogue: its
-expressions are written over the vector of finished sums, and the sums themselves never reach memory.
+A group of plain stores that reads a contraction's result element by element becomes that
+contraction's epilogue: its expressions are written over the vector of finished sums, and the
+sums themselves never reach memory.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any  # keys are nested tuples
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import views
-from rushlight.dtype import dtype
+from rushlight.dtypes import dtype
 from rushlight.ir.node import Node
 from rushlight.loops import expressions as ex
 from rushlight.loops.contract import Epilogue, EpilogueBuilder, Operand

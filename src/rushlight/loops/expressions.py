@@ -1,7 +1,8 @@
 """Elementwise primitives as vectors: one row of LLVM text for each row of `ir/prims.py`.
 
-Values are 16-lane vectors by dtype: half-precision kinds are <16 x float> holding rounded numbers, bool is <16 x i1>
-(one byte in memory). Nothing here depends on the target, so every target computes the same bits.
+Values are 16-lane vectors by dtype: half-precision kinds are <16 x float> holding rounded
+numbers, bool is <16 x i1> (one byte in memory). Nothing here depends on the target, so every
+target computes the same bits.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import struct
 from collections.abc import Callable
 from typing import Any  # constants of any kind
 
-from rushlight import dtype as dt
-from rushlight.dtype import dtype
+from rushlight import dtypes as dt
+from rushlight.dtypes import dtype
 from rushlight.loops import text as kernel_text
 from rushlight.loops.text import Text
 from rushlight.loops.vecmath import symbol
@@ -112,7 +113,8 @@ def store_one(text: Text, kind: dtype, value: str, place: str) -> None:
     text.line(f"store {stored} {one}, ptr {place}, align {kind.itemsize}")
 
 
-# -- casts -----------------------------------------------------------------------------------------
+# -- casts
+# -----------------------------------------------------------------------------------------
 
 
 def cast(text: Text, value: str, have: dtype, want: dtype) -> str:
@@ -169,7 +171,8 @@ def _resize(text: Text, value: str, have: dtype, want: dtype) -> str:
     return text.let(f"{'zext' if unsigned else 'sext'} {source} {value} to {target}")
 
 
-# -- rules -----------------------------------------------------------------------------------------
+# -- rules
+# -----------------------------------------------------------------------------------------
 
 Rule = Callable[..., str]
 

@@ -1,4 +1,6 @@
-"""Vector functions on integers that kernels call: random bits and powers, and the resolver of all names."""
+"""Vector functions on integers that kernels call: random bits and powers, and the resolver of
+all names.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ def _splat(value: int) -> str:
 
 
 def _philox() -> str:
-    """Philox4x32-10 (Salmon et al., SC 2011) with counter (low, high, 0, 0) and the seed as key;
-    words 0 and 1 of the result as one 64-bit number a lane.
+    """Philox4x32-10 (Salmon et al., SC 2011) with counter (low, high, 0, 0) and the seed as
+    key; words 0 and 1 of the result as one 64-bit number a lane.
     """
     v = "<16 x i64>"
     lines = [f"define internal {v} @rl_philox({v} %counter, {v} %seed) {{"]
@@ -103,7 +105,7 @@ _SHAPES = {
 def resolve(name: str) -> tuple[str, frozenset[str]]:
     """The text of a function that kernels call, and what it calls in turn."""
     if name in _OWN:
-        return _OWN[name](), frozenset()
+        return _OWN[name](), frozenset()  # type: ignore[no-untyped-call]
     if name.startswith("llvm."):
         return _declaration(name), frozenset()
     return vecmath.definition(name)

@@ -1,7 +1,8 @@
 """A group of roots as one loop nest: its dimensions, its accesses to memory, and its launches.
 
-`GroupKernel` reads a `schedule.fuse.Unit` and prepares what `loops/rows.py` writes as text: loop dimensions merged as far as all
-accesses allow, every access with a stride for each of them, and a key of the structure so that equal kernels are written once.
+`GroupKernel` reads a `schedule.fuse.Unit` and prepares what `loops/rows.py` writes as text:
+loop dimensions merged as far as all accesses allow, every access with a stride for each of
+them, and a key of the structure so that equal kernels are written once.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any  # keys are nested tuples
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import views
-from rushlight.dtype import dtype
+from rushlight.dtypes import dtype
 from rushlight.ir.node import Node
 from rushlight.ir.prims import PRIMS
 from rushlight.schedule.fuse import LONG_ROW, Root, Unit
@@ -110,7 +111,8 @@ class GroupKernel:
                 Step(root, expression, facts.phase, self.nest.accesses[target], level)
             )
 
-    # -- reading ---------------------------------------------------------------------------------
+    # -- reading
+    # ---------------------------------------------------------------------------------
 
     def _dims(self) -> tuple[Shape, int]:
         """Loop sizes, and how many of them are rows (all but the last for plain maps)."""
@@ -233,16 +235,17 @@ class GroupKernel:
         facts.phase, facts.access = phase, access
         return facts
 
-    # -- loops -----------------------------------------------------------------------------------
+    # -- loops
+    # -----------------------------------------------------------------------------------
 
     def _nest(self, dims: Shape, rows: int) -> Nest:
         unit = self.unit
         if unit.is_column:
             mode, marks = "column", (rows - 1, rows)
         elif unit.inner is None:
-            mode, marks = "map", ()
+            mode, marks = "map", ()  # type: ignore[assignment]
         else:
-            mode, marks = "split" if unit.inner > LONG_ROW else "row", (rows,)
+            mode, marks = "split" if unit.inner > LONG_ROW else "row", (rows,)  # type: ignore[assignment]
         sizes, groups = _merge(dims, [v.strides for _, _, v in self.raw], marks)
         if mode == "map":
             outer, inner = len(sizes) - 1, 1
@@ -258,7 +261,8 @@ class GroupKernel:
             nest.accesses.append(Access(node, kind, strides, view.offset, number))
         return nest
 
-    # -- the structure's name --------------------------------------------------------------------
+    # -- the structure's name
+    # --------------------------------------------------------------------
 
     def key(self) -> tuple[Any, ...]:
         """Everything that the text depends on."""

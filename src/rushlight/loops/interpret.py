@@ -1,7 +1,7 @@
 """The primitives in NumPy: the definition of what the compiler must compute.
 
-An oracle for tests, and the backend `RUSHLIGHT_BACKEND=reference`. One function a primitive, none of them fast.
-bfloat16 values are float32 arrays rounded to bfloat16.
+An oracle for tests, and the backend `RUSHLIGHT_BACKEND=reference`. One function a primitive,
+none of them fast. bfloat16 values are float32 arrays rounded to bfloat16.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any  # arrays of any dtype
 
 import numpy as np
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import views
-from rushlight.dtype import Category, dtype
+from rushlight.dtypes import Category, dtype
 from rushlight.ir.node import Node, view_of
 from rushlight.ir.prims import PRIMS
 from rushlight.views import View
@@ -34,8 +34,10 @@ def evaluate(
     inputs: Callable[[Node], Array],
     given: Mapping[Node, Array] | None = None,
 ) -> list[Array]:
-    """The values of `outputs`; `inputs` gives the arrays of leaf and scalar nodes, `given` those
-    of nodes computed before."""
+    """The values of `outputs`; `inputs` gives the arrays of leaf and scalar nodes, `given`
+    those
+    of nodes computed before.
+    """
     known: dict[Node, Any] = dict(given or {})
     order = [n for n in _in_order(outputs, known) if n not in known]
     with np.errstate(all="ignore"):
@@ -100,7 +102,7 @@ def round_to(x: Array, to: dtype) -> Array:
 def cast_array(x: Array, to: dtype) -> Array:
     """PyTorch's conversion: floats to integers truncate (wrapping through int64), to bool test."""
     if to is dt.bool_:
-        return x != 0
+        return x != 0  # type: ignore[no-any-return]
     if to.category is Category.INTEGRAL and x.dtype.kind == "f":
         whole = np.trunc(x)
         inside = (whole >= -(2.0**63)) & (whole < 2.0**63)
@@ -128,13 +130,15 @@ _PHILOX_W = (0x9E3779B9, 0xBB67AE85)
 
 
 def _random(node: Node, seed: Array, offset: Array) -> Array:
-    """Philox4x32-10 (Salmon et al., SC 2011): counter (offset + index), key seed; words 0 and 1."""
+    """Philox4x32-10 (Salmon et al., SC 2011): counter (offset + index), key seed; words 0 and
+    1.
+    """
     count = views.numel(node.shape)
     counter = offset.reshape(-1)[:1].astype(np.uint64) + np.arange(count, dtype=np.uint64)
     low32 = np.uint64(0xFFFFFFFF)
     c = [
-        counter & low32,
-        counter >> np.uint64(32),
+        counter & low32,  # type: ignore[operator]
+        counter >> np.uint64(32),  # type: ignore[operator]
         np.zeros_like(counter),
         np.zeros_like(counter),
     ]
@@ -149,7 +153,7 @@ def _random(node: Node, seed: Array, offset: Array) -> Array:
             p0 & low32,
         ]
         k0, k1 = (k0 + _PHILOX_W[0]) & 0xFFFFFFFF, (k1 + _PHILOX_W[1]) & 0xFFFFFFFF
-    return (c[0] | (c[1] << np.uint64(32))).view(np.int64).reshape(node.shape)
+    return (c[0] | (c[1] << np.uint64(32))).view(np.int64).reshape(node.shape)  # type: ignore[no-any-return]
 
 
 def _reduce(node: Node, x: Array) -> Array:
@@ -252,7 +256,7 @@ def _scores(node: Node, q: Array, key: Array, mask: tuple[Array, ...]) -> Array:
         scores = np.where(np.tri(rows, columns, dtype=bool), scores, -np.inf)
     for m in mask:
         scores = np.where(m, scores, -np.inf) if m.dtype.kind == "b" else scores + m
-    return scores
+    return scores  # type: ignore[no-any-return]
 
 
 def _attention(node: Node, q: Array, key: Array, value: Array, *mask: Array) -> list[Array]:

@@ -1,4 +1,6 @@
-"""What the loop writers hand to the runtime: kernel text, and launches of it on numbered buffers."""
+"""What the loop writers hand to the runtime: kernel text, and launches of it on numbered
+buffers.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ import numpy as np
 class KernelSource:
     """One kernel as LLVM text.
 
-    `text` holds `define void @{name}(ptr %args, i64 %begin, i64 %end, ptr %scratch)` and may call functions
-    named in `needs` (vector mathematics and LLVM intrinsics), which the module builder adds once a module.
-    `name` is made from the kernel's structure, so that equal names mean equal text.
+    `text` holds `define void @{name}(ptr %args, i64 %begin, i64 %end, ptr %scratch)` and may
+    call functions named in `needs` (vector mathematics and LLVM intrinsics), which the module
+    builder adds once a module. `name` is made from the kernel's structure, so that equal names
+    mean equal text.
     """
 
     name: str
@@ -33,10 +36,11 @@ class BufferRef:
 class Launch:
     """One call of a kernel: `chunks` independent tasks over these pointers and integers.
 
-    `tables` are constant int64 arrays (offset tables) that the runtime keeps alive; their addresses follow `pointers`
-    and precede `ints` in the argument block. An `independent` launch needs nothing that the launches just before it
-    write, back to and including the last that is not independent, nor do they need anything that it overwrites: they
-    run side by side.
+    `tables` are constant int64 arrays (offset tables) that the runtime keeps alive; their
+    addresses follow `pointers` and precede `ints` in the argument block. An `independent`
+    launch needs nothing that the launches just before it write, back to and including the last
+    that is not independent, nor do they need anything that it overwrites: they run side by
+    side.
     """
 
     source: KernelSource

@@ -3,13 +3,14 @@
     for each row of the chunk:               (all outer dimensions)
         values that are equal along the row
         for each phase:
-            for the elements of the row, 16 at a time: accumulate this phase's reductions, store results
-            combine the lanes of each reduction; values of the row that depend on them
+            for the elements of the row, 16 at a time: accumulate this phase's reductions, store
+            results combine the lanes of each reduction; values of the row that depend on them
 
-A 'map' kernel has one phase and no reductions, and cuts long rows into blocks. A 'split' kernel reduces blocks of long
-rows into partial results, which a second entry adds up in order. A 'column' kernel runs vectors across
-neighbouring results and loops over the reduced elements. Float32 sums and products are kept in float64. The order of a
-reduction depends on its length alone.
+A 'map' kernel has one phase and no reductions, and cuts long rows into blocks. A 'split' kernel
+reduces blocks of long rows into partial results, which a second entry adds up in order. A
+'column' kernel runs vectors across neighbouring results and loops over the reduced elements.
+Float32 sums and products are kept in float64. The order of a reduction depends on its length
+alone.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any  # attributes
 
-from rushlight import dtype as dt
-from rushlight.dtype import dtype
+from rushlight import dtypes as dt
+from rushlight.dtypes import dtype
 from rushlight.ir.node import Node
 from rushlight.loops import expressions as ex
 from rushlight.loops.group import CHUNK, Access, GroupKernel, Step
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
-from rushlight.loops.text import IOTA, Text
+from rushlight.loops.text import IOTA, Text, stored_type
 from rushlight.schedule.fuse import LONG_ROW
 from rushlight.schedule.reading import Expression
 
@@ -221,7 +222,8 @@ class _Writer:
         self.stashes = _stashes(kernel) if kernel.nest.mode == "row" else {}
         self.filled: set[Expression] = set()
 
-    # -- arguments -------------------------------------------------------------------------------
+    # -- arguments
+    # -------------------------------------------------------------------------------
 
     def _load_arguments(self, extra: tuple[str, ...], has_partial: bool = False) -> None:
         text, kernel, nest = self.text, self.kernel, self.nest
@@ -317,7 +319,8 @@ class _Writer:
         lines = [*self.allocas, *self.text.lines, "  ret void", "}"]
         return head + "\n".join(lines) + "\n"
 
-    # -- offsets ---------------------------------------------------------------------------------
+    # -- offsets
+    # ---------------------------------------------------------------------------------
 
     def _coordinates(self, index: str, dims: range) -> dict[int, str]:
         """A linear index over `dims` taken apart."""
@@ -345,7 +348,8 @@ class _Writer:
     def _row_offsets(self, where: dict[int, str]) -> dict[int, str]:
         return {a.number: self._offset(a, where) for a in self.nest.accesses}
 
-    # -- row kernels -----------------------------------------------------------------------------
+    # -- row kernels
+    # -----------------------------------------------------------------------------
 
     def row_kernel(self, name: str) -> str:
         nest, text = self.nest, self.text
@@ -446,13 +450,14 @@ class _Writer:
     def _store_row(self, step: Step, value: str) -> None:
         kind = step.root.home.dtype
         access = step.target
-        stored = ex.kernel_text.stored_type(kind.name)
+        stored = stored_type(kind.name)
         place = self.text.place(stored, self.base[access.number], self.offsets[access.number])
         ex.store_one(self.text, kind, value, place)
 
     def _hoist(self, e: Expression) -> None:
         """Write the values that are equal along the row before its loop; each node is visited
-        once, since a value may be used by many others."""
+        once, since a value may be used by many others.
+        """
         seen = {e}
         stack = [e]
         while stack:
@@ -569,7 +574,8 @@ class _Writer:
         self.text.line(f"store {ex.vector(kind)} {value}, ptr {place}, align {kind.itemsize}")
         self.filled.add(e)
 
-    # -- values ----------------------------------------------------------------------------------
+    # -- values
+    # ----------------------------------------------------------------------------------
 
     def _value(
         self,
@@ -631,7 +637,7 @@ class _Writer:
         self, access: Access, kind: dtype, offset: str, i: str | None, mask: str | None
     ) -> str:
         text = self.text
-        stored = ex.kernel_text.stored_type(kind.name)
+        stored = stored_type(kind.name)
         base = self.base[access.number]
         stride = access.strides[self.nest.lane] if access.strides else 0
         if i is None or stride == 0:
@@ -653,7 +659,7 @@ class _Writer:
         lane: int,
     ) -> None:
         text = self.text
-        stored = ex.kernel_text.stored_type(kind.name)
+        stored = stored_type(kind.name)
         base = self.base[access.number]
         if access.strides[lane] == 1:
             at = text.let(f"add i64 {offset}, {i}") if offset != "0" else i
@@ -678,7 +684,7 @@ class _Writer:
         indices = [value(a) for a in e.args]
         place = ""
         inside = ""
-        for index, (stride, size) in zip(indices, self.steps[e], strict=True):
+        for index, (_, size) in zip(indices, self.steps[e], strict=True):
             fits = text.let(f"icmp ult <16 x i64> {index}, {text.splat('i64', size)}")
             inside = fits if not inside else text.let(f"and <16 x i1> {inside}, {fits}")
         for index, (stride, _) in zip(indices, self.steps[e], strict=True):
@@ -688,7 +694,7 @@ class _Writer:
             part = text.let(f"mul <16 x i64> {safe}, {text.splat('i64', stride)}")
             place = part if not place else text.let(f"add <16 x i64> {place}, {part}")
         self._note_outside(e, inside, mask)
-        stored = ex.kernel_text.stored_type(kind.name)
+        stored = stored_type(kind.name)
         base = text.place(stored, self.base[access.number], offset)
         is_even = not any(self.kernel.facts[a].varies_lane for a in e.args)
         if is_even:
@@ -714,7 +720,8 @@ class _Writer:
         known = text.let(f"load i1, ptr {flag}")
         text.line(f"store i1 {text.let(f'or i1 {known}, {some}')}, ptr {flag}")
 
-    # -- column kernels --------------------------------------------------------------------------
+    # -- column kernels
+    # --------------------------------------------------------------------------
 
     def column_kernel(self, name: str) -> str:
         """Vectors across neighbouring results; a loop down the reduced elements."""
@@ -895,8 +902,8 @@ class _Accumulator:
         )
 
     def _beats(self, value: str, best: str, index: str, place: str) -> str:
-        """Where a candidate replaces the best so far: nothing yet, better, first NaN, or as good
-        but earlier.
+        """Where a candidate replaces the best so far: nothing yet, better, first NaN, or as
+        good but earlier.
         """
         text, v = self.text, ex.vector(self.work)
         test = "gt" if self.kind == "argmax" else "lt"

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any  # keys are tuples
 
 from rushlight import views
-from rushlight.dtype import dtype
+from rushlight.dtypes import dtype
 from rushlight.ir.node import Node, view_of
 from rushlight.loops import expressions as ex
 from rushlight.loops import text as kernel_text

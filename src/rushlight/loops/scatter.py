@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any  # attributes
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import views
-from rushlight.dtype import dtype
+from rushlight.dtypes import dtype
 from rushlight.ir.node import Node, view_of
 from rushlight.loops import expressions as ex
 from rushlight.loops import text as kernel_text

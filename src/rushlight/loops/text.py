@@ -1,4 +1,6 @@
-"""LLVM text for kernels: dtypes, fresh names, argument slots and the affine indices kept in them."""
+"""LLVM text for kernels: dtypes, fresh names, argument slots and the affine indices kept in
+them.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,9 @@ class IndexSlots:
 
 @dataclass(frozen=True, slots=True)
 class LoadedIndex:
-    """offset(i) = i * stride + table[i * step]: a stride where one will do, else a table, without a branch."""
+    """offset(i) = i * stride + table[i * step]: a stride where one will do, else a table,
+    without a branch.
+    """
 
     table: str
     stride: str
@@ -122,7 +126,9 @@ class LoadedIndex:
         return text.let(f"add i64 {linear}, {text.let(f'load i64, ptr {place}, align 8')}")
 
     def offsets(self, text: Text, first: str, last: str) -> str:
-        """Offsets of 16 positions from `first`; those past `last` repeat it. Tables are padded to match."""
+        """Offsets of 16 positions from `first`; those past `last` repeat it. Tables are padded
+        to match.
+        """
         at = text.let(f"add <16 x i64> {text.splat('i64', first)}, {IOTA}")
         end = text.splat("i64", last)
         inside = text.let(f"icmp slt <16 x i64> {at}, {end}")
@@ -148,7 +154,9 @@ def load_vector(text: Text, dtype: str, place: str, mask: str | None = None) -> 
     return widen(text, dtype, raw)
 
 
-def load_scattered(text: Text, dtype: str, base: str, offsets: str, mask: str | None = None) -> str:
+def load_scattered(
+    text: Text, dtype: str, base: str, offsets: str, mask: str | None = None
+) -> str:
     """Load 16 elements at `base` plus a vector of offsets, and widen."""
     kind = _STORED[dtype]
     places = text.let(f"getelementptr {kind}, ptr {base}, <16 x i64> {offsets}")
@@ -160,7 +168,9 @@ def load_scattered(text: Text, dtype: str, base: str, offsets: str, mask: str | 
     return widen(text, dtype, raw)
 
 
-def store_vector(text: Text, dtype: str, value: str, place: str, mask: str | None = None) -> None:
+def store_vector(
+    text: Text, dtype: str, value: str, place: str, mask: str | None = None
+) -> None:
     """Narrow and store 16 consecutive elements."""
     kind, raw = _STORED[dtype], narrow(text, dtype, value)
     if mask is None:
@@ -212,12 +222,15 @@ def narrow(text: Text, dtype: str, value: str) -> str:
         return text.let(f"fptrunc <16 x float> {value} to <16 x half>")
     if dtype != "bfloat16":
         return value
-    # In integers, because the hardware's conversion flushes subnormal numbers and AVX2 has none.
+    # In integers, because the hardware's conversion flushes subnormal numbers and AVX2 has
+    # none.
     bits = text.let(f"bitcast <16 x float> {value} to <16 x i32>")
     top = text.let(f"lshr <16 x i32> {bits}, splat (i32 16)")
     odd = text.let(f"and <16 x i32> {top}, splat (i32 1)")
     half = text.let(f"add <16 x i32> {odd}, splat (i32 32767)")
-    rounded = text.let(f"lshr <16 x i32> {text.let(f'add <16 x i32> {bits}, {half}')}, splat (i32 16)")
+    rounded = text.let(
+        f"lshr <16 x i32> {text.let(f'add <16 x i32> {bits}, {half}')}, splat (i32 16)"
+    )
     quiet = text.let(f"or <16 x i32> {top}, splat (i32 64)")
     is_nan = text.let(f"fcmp uno <16 x float> {value}, zeroinitializer")
     chosen = text.let(f"select <16 x i1> {is_nan}, <16 x i32> {quiet}, <16 x i32> {rounded}")
@@ -230,19 +243,25 @@ def convert(text: Text, value: str, source: str, target: str) -> str:
     if have == want:
         return value
     if is_float(source) and is_float(target):
-        return text.let(f"{'fpext' if want == vector('float64') else 'fptrunc'} {have} {value} to {want}")
+        return text.let(
+            f"{'fpext' if want == vector('float64') else 'fptrunc'} {have} {value} to {want}"
+        )
     if not is_float(source) and is_float(target):
-        return text.let(f"{'uitofp' if source == 'uint8' else 'sitofp'} {have} {value} to {want}")
+        return text.let(
+            f"{'uitofp' if source == 'uint8' else 'sitofp'} {have} {value} to {want}"
+        )
     if is_float(source):
         raise ValueError(f"an epilogue must turn {source} into {target} itself")
     if item_bytes(source) > item_bytes(target):
         return text.let(f"trunc {have} {value} to {want}")
-    return text.let(f"{'zext' if source in ('uint8', 'bool') else 'sext'} {have} {value} to {want}")
+    return text.let(
+        f"{'zext' if source in ('uint8', 'bool') else 'sext'} {have} {value} to {want}"
+    )
 
 
 def transpose(text: Text, v: str, rows: list[str]) -> list[str]:
-    """Columns of a square of 16 vectors of type `v`, in four rounds of exchanges: two turn blocks of
-    four within registers' quarters, the others move quarters.
+    """Columns of a square of 16 vectors of type `v`, in four rounds of exchanges: two turn
+    blocks of four within registers' quarters, the others move quarters.
     """
 
     def mix(a: str, b: str, order: list[int]) -> str:
@@ -277,7 +296,9 @@ def transpose(text: Text, v: str, rows: list[str]) -> list[str]:
 
 def declaration(intrinsic: str) -> str:
     """The `declare` line of an intrinsic that contraction kernels need."""
-    kind = next(part for part in intrinsic.split(".") if part.startswith("v16") and part != "v16p0")
+    kind = next(
+        part for part in intrinsic.split(".") if part.startswith("v16") and part != "v16p0"
+    )
     back = {mangled: kind for kind, mangled in _MANGLED.items()}
     v = f"<16 x {back.get(kind[3:], kind[3:])}>"
     form = intrinsic.split(".v16")[0]

@@ -52,7 +52,11 @@ class Sequential(Module):
     """Calls its modules one after the other.
 
     >>> from rushlight import nn
-    >>> nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+    Sequential(
+      (0): Linear(in_features=4, out_features=8, bias=True)
+      (1): ReLU()
+    )
     """
 
     def __init__(self, *args: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any  # operands are tensors, references or numbers
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops.elementwise import (
     RECORDED,
@@ -198,7 +198,9 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Any:
-    """leaky_relu whose slope is drawn from [lower, upper] in training, and their mean otherwise."""
+    """leaky_relu whose slope is drawn from [lower, upper] in training, and their mean
+    otherwise.
+    """
     if lower > upper:
         raise RuntimeError("rrelu: Lower bound should be less than or equal to the upper bound")
     if not training:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.dtype import Category
+from rushlight.dtypes import Category
 from rushlight.ops.creation import FILL
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.indexing import INDEX, INDEX_PUT, is_mask
 from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
-# -- gather and scatter ------------------------------------------------------------------------------------
+# -- gather and scatter
+# ------------------------------------------------------------------------------------
 
 
 def _along(shape: Shape, dim: int, index: Shape) -> View:
-    """Where `gather` and `scatter` look, apart from the index itself (0-d counts as one element)."""
+    """Where `gather` and `scatter` look, apart from the index itself (0-d counts as one
+    element).
+    """
     strides = list(views.contiguous_strides(shape))
     if strides:
         strides[dim] = 0
@@ -40,7 +43,10 @@ GATHER = Op(
     attrs=("dim",),
     type=lambda x, index, dim: TensorType(index.shape, x.dtype),
     lower=_gather_lower,
-    vjp=lambda g, out, x, index, dim: (GATHER_SUM(g, index, shape=tuple(x.shape), dim=dim), None),
+    vjp=lambda g, out, x, index, dim: (
+        GATHER_SUM(g, index, shape=tuple(x.shape), dim=dim),
+        None,
+    ),
 )
 
 
@@ -198,7 +204,7 @@ def _lowest(kind: Any) -> Any:
         return False
     if kind.is_floating_point:
         return float("-inf")
-    from rushlight.dtype import iinfo  # for integers only
+    from rushlight.dtypes import iinfo  # for integers only
 
     return iinfo(kind).min
 
@@ -208,7 +214,7 @@ def _highest(kind: Any) -> Any:
         return True
     if kind.is_floating_point:
         return float("inf")
-    from rushlight.dtype import iinfo  # for integers only
+    from rushlight.dtypes import iinfo  # for integers only
 
     return iinfo(kind).max
 
@@ -258,6 +264,7 @@ def _product_gradients(
     g: Any, base: Any, corner: Any, source: Any, index: Any, dim: int
 ) -> tuple[Any, Any]:
     """Each factor's gradient is the product of the others: zeros are counted, not divided by."""
+
     def split(x: Any) -> tuple[Any, Any]:
         is_zero = (x == 0).to(g.dtype)
         return WHERE(x == 0, 1.0, x), is_zero
@@ -271,7 +278,11 @@ def _product_gradients(
         return WHERE(zeros - is_zero == 0, product / factor, 0.0)
 
     of_base = g * others(base_rest, base_zero, product, zeros)
-    at = GATHER(g, index, dim=dim), GATHER(product, index, dim=dim), GATHER(zeros, index, dim=dim)
+    at = (
+        GATHER(g, index, dim=dim),
+        GATHER(product, index, dim=dim),
+        GATHER(zeros, index, dim=dim),
+    )
     return of_base, grown(at[0] * others(own_rest, own_zero, at[1], at[2]), source.shape)
 
 
@@ -296,7 +307,9 @@ def scatter_reduce(
         base = SCATTER(x, _neutral(reduce, x.dtype), index, dim=at, kind="set")
     if reduce in ("sum", "mean"):
         out = SCATTER(base, src, index, dim=at, kind="add")
-        return (_meaned(out, x, index, at, include_self) if reduce == "mean" else out).reshape(shape)
+        return (_meaned(out, x, index, at, include_self) if reduce == "mean" else out).reshape(
+            shape
+        )
     return REDUCED(base, src, index, dim=at, kind=_REDUCES[reduce]).reshape(shape)
 
 
@@ -312,7 +325,9 @@ def _meaned(total: Any, x: Any, index: Any, dim: int, include_self: bool) -> Any
 def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     """`gather` after broadcasting both (of the flattened tensor by default)."""
     if indices.dtype is not dt.int64:
-        raise RuntimeError(f"take_along_dim(): dtype of indices should be Long but got {indices.dtype!r}")
+        raise RuntimeError(
+            f"take_along_dim(): dtype of indices should be Long but got {indices.dtype!r}"
+        )
     if dim is None:
         return GATHER(input.reshape(-1), indices.reshape(-1), dim=0)
     if input.ndim != indices.ndim:
@@ -329,14 +344,19 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     return GATHER(input.expand(source), indices.expand(chosen), dim=at)
 
 
-# -- along one dimension -----------------------------------------------------------------------------------
+# -- along one dimension
+# -----------------------------------------------------------------------------------
 
 
 def _check_vector(op: str, index: Any) -> Any:
     if index.ndim > 1:
-        raise RuntimeError(f"{op}(): Index is supposed to be a vector, got {index.ndim} dimensions")
+        raise RuntimeError(
+            f"{op}(): Index is supposed to be a vector, got {index.ndim} dimensions"
+        )
     if index.dtype not in (dt.int64, dt.int32):
-        raise RuntimeError(f"{op}(): Expected dtype int32 or int64 for index, got {index.dtype!r}")
+        raise RuntimeError(
+            f"{op}(): Expected dtype int32 or int64 for index, got {index.dtype!r}"
+        )
     return index if index.ndim else index.reshape(1)
 
 
@@ -345,14 +365,18 @@ def index_select(input: Any, dim: int, index: Any) -> Any:
     """The parts at these indices of a dimension."""
     at = views.dim_index("index_select", dim, input.ndim)
     if index.ndim > 1:
-        raise IndexError(f"index_select(): Index is supposed to be a vector, got {index.ndim}-D")
+        raise IndexError(
+            f"index_select(): Index is supposed to be a vector, got {index.ndim}-D"
+        )
     vector = _check_vector("index_select", index)
     if not input.ndim:
         return INDEX(input.reshape(1), vector, dims=(0,)).reshape(())
     return INDEX(input, vector, dims=(at,))
 
 
-def _placed_parts(op: str, x: Any, dim: int, index: Any, source: Any) -> tuple[Any, Any, Any, int]:
+def _placed_parts(
+    op: str, x: Any, dim: int, index: Any, source: Any
+) -> tuple[Any, Any, Any, int]:
     at = views.dim_index(op, dim, x.ndim)
     vector = _check_vector(op, index)
     if source.dtype is not x.dtype:
@@ -366,7 +390,11 @@ def _placed_parts(op: str, x: Any, dim: int, index: Any, source: Any) -> tuple[A
         source = source.reshape((1,) * x.ndim) if x.ndim == 1 else source.reshape(1)
     wanted = (*x._shape[:at], vector._shape[0], *x._shape[at + 1 :])
     if source._shape != wanted:
-        raise (IndexError if source.ndim and source._shape[min(at, source.ndim - 1)] != vector._shape[0] else RuntimeError)(
+        raise (
+            IndexError
+            if source.ndim and source._shape[min(at, source.ndim - 1)] != vector._shape[0]
+            else RuntimeError
+        )(
             f"{op}(): Number of indices ({vector._shape[0]}) and source of shape "
             f"{errors.shape_text(source._shape)} do not fit self of shape "
             f"{errors.shape_text(x._shape)} along dimension {at}"
@@ -462,12 +490,15 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     return made.reshape(input._shape)
 
 
-# -- masks -------------------------------------------------------------------------------------------------
+# -- masks
+# -------------------------------------------------------------------------------------------------
 
 
 def _check_masked(op: str, mask: Any) -> None:
     if mask.dtype is not dt.bool_:
-        raise RuntimeError(f"{op} only supports boolean masks, but got mask with dtype {mask.dtype!r}")
+        raise RuntimeError(
+            f"{op} only supports boolean masks, but got mask with dtype {mask.dtype!r}"
+        )
 
 
 @public("torch", "Tensor", inplace=True)
@@ -482,7 +513,9 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
             )
     kind = value.dtype.category if hasattr(value, "_storage") else dt.of_number(value)
     if kind is Category.COMPLEX and not input.dtype.is_complex:
-        raise RuntimeError(f"value cannot be converted to type {input.dtype!r} without overflow")
+        raise RuntimeError(
+            f"value cannot be converted to type {input.dtype!r} without overflow"
+        )
     value = FILL(value, shape=(), dtype=input.dtype)
     return WHERE(mask, value, input)
 
@@ -519,7 +552,8 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     return WHERE(chosen, values, wide)
 
 
-# -- slices into ---------------------------------------------------------------------------------------------
+# -- slices into
+# ---------------------------------------------------------------------------------------------
 
 
 @public("torch", "Tensor", out=True)
@@ -554,7 +588,9 @@ def slice_scatter(
 
 
 @public("torch", "Tensor", out=True)
-def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal_scatter(
+    input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Any:
     """A copy with `src` on a diagonal."""
     out = input.clone()
     part = out.diagonal(offset, dim1, dim2)

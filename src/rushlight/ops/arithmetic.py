@@ -7,8 +7,8 @@ from typing import Any  # operands are tensors or numbers
 import numpy as np
 
 from rushlight import config, errors
-from rushlight import dtype as dt
-from rushlight.dtype import Category, of_number
+from rushlight import dtypes as dt
+from rushlight.dtypes import Category, of_number
 from rushlight.ops.elementwise import (
     CAST,
     RECORDED,
@@ -142,8 +142,8 @@ def positive(input: Any) -> Any:
 
 
 def _rounded_quotient(name: str, lower: Any, vjp: Any) -> Op:
-    """Whole-number division: integers of a small dtype are divided as int64 when a Python number
-    takes part, so that a number which does not fit is not wrapped around first.
+    """Whole-number division: integers of a small dtype are divided as int64 when a Python
+    number takes part, so that a number which does not fit is not wrapped around first.
     """
 
     def type_rule(a: TensorType, b: TensorType) -> TensorType:
@@ -278,8 +278,8 @@ def _pow_lower(k: Any, a: Any, b: Any) -> Any:
 
 
 def _pow_vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
-    """Zero by the base where the exponent is 0, and by the exponent where the base is 0 (and the
-    exponent not negative), whatever the other factors are.
+    """Zero by the base where the exponent is 0, and by the exponent where the base is 0 (and
+    the exponent not negative), whatever the other factors are.
     """
     slope = RECORDED.where(RECORDED.eq(b, 0), 0, b * POW(a, b - 1))
     settled = RECORDED.eq(a, 0) & (RECORDED.ge(b, 0))
@@ -292,7 +292,8 @@ POW = pointwise("pow", _pow_lower, vjp=_pow_vjp, accepts=is_not_bool, wanted="nu
 
 @public("torch", "Tensor", inplace=True, out=True)
 def pow(input: Any, exponent: Any) -> Any:
-    """input to the power of exponent, broadcast; small constant exponents take an exact short form.
+    """input to the power of exponent, broadcast; small constant exponents take an exact short
+    form.
 
     >>> import rushlight as torch
     >>> torch.tensor([2.0, 3.0]).pow(2)

@@ -9,13 +9,18 @@ import math
 from typing import Any  # operands are tensors
 
 from rushlight import config, errors, views
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.registry import Op, TensorType, public
 
 
 def attention_type(
-    q: TensorType, key: TensorType, value: TensorType, *mask: TensorType, scale: float, is_causal: bool
+    q: TensorType,
+    key: TensorType,
+    value: TensorType,
+    *mask: TensorType,
+    scale: float,
+    is_causal: bool,
 ) -> tuple[TensorType, TensorType]:
     rows = q.shape[:-1]
     return TensorType((*rows, value.shape[-1]), q.dtype), TensorType(rows, _row_dtype(q.dtype))
@@ -48,7 +53,15 @@ def attention_lower(
 
 
 def attention_vjp(
-    g: Any, out: Any, q: Any, key: Any, value: Any, mask: Any = None, *, scale: float, is_causal: bool
+    g: Any,
+    out: Any,
+    q: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    scale: float,
+    is_causal: bool,
 ) -> Any:
     """With gradients recorded, the formula in tensors (for higher orders); otherwise one op."""
     masks = () if mask is None else (mask,)
@@ -71,7 +84,16 @@ ATTENTION = Op(
 
 
 def attention_grad_lower(
-    k: Any, g: Any, out: Any, rows: Any, q: Any, key: Any, value: Any, *mask: Any, scale: float, is_causal: bool
+    k: Any,
+    g: Any,
+    out: Any,
+    rows: Any,
+    q: Any,
+    key: Any,
+    value: Any,
+    *mask: Any,
+    scale: float,
+    is_causal: bool,
 ) -> tuple[Any, Any, Any]:
     operands = [four(k, x) for x in (q, key, value)]
     given = (four(k, g), four(k, out), k.reshape(rows, operands[0].shape[:-1]))
@@ -88,7 +110,9 @@ ATTENTION_GRAD = Op(  # gradients of query, key and value
 )
 
 
-def _masked_scores(q: Any, key: Any, masks: tuple[Any, ...], scale: float, is_causal: bool) -> Any:
+def _masked_scores(
+    q: Any, key: Any, masks: tuple[Any, ...], scale: float, is_causal: bool
+) -> Any:
     scores = q.matmul(key.transpose(-2, -1)) * scale
     if is_causal:
         scores = WHERE(_causal(scores.shape[-2], scores.shape[-1]), scores, float("-inf"))
@@ -105,7 +129,9 @@ def _causal(rows: int, columns: int) -> Any:
     return ARANGE(0, 1, length=columns, dtype=dt.int64).reshape(1, -1) <= here
 
 
-def attention_weights(q: Any, key: Any, masks: tuple[Any, ...], scale: float, is_causal: bool) -> Any:
+def attention_weights(
+    q: Any, key: Any, masks: tuple[Any, ...], scale: float, is_causal: bool
+) -> Any:
     """The softmax weights as a tensor; rows that see nothing are zero."""
     scores = _masked_scores(q, key, masks, scale, is_causal)
     is_blind = (scores == float("-inf")).all(-1, keepdim=True)
@@ -139,13 +165,17 @@ def _check(query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> None
             f"{list(query.shape)}, {list(key.shape)} and {list(value.shape)}"
         )
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
-        raise errors.cannot_multiply(
-            op, query.shape, key.shape, query.shape[-1], key.shape[-1]
-        )
+        raise errors.cannot_multiply(op, query.shape, key.shape, query.shape[-1], key.shape[-1])
     if mask is not None:
         if is_causal:
-            raise RuntimeError(f"{op}: Explicit attn_mask should not be set when is_causal=True")
-        if mask.dtype is not dt.bool_ and mask.dtype is not query.dtype and mask.dtype is not dt.float32:
+            raise RuntimeError(
+                f"{op}: Explicit attn_mask should not be set when is_causal=True"
+            )
+        if (
+            mask.dtype is not dt.bool_
+            and mask.dtype is not query.dtype
+            and mask.dtype is not dt.float32
+        ):
             raise RuntimeError(
                 f"{op}: Expected attn_mask dtype to be bool or float or to match query dtype, but "
                 f"got attn_mask.dtype: {mask.dtype!r} and  query.dtype: {query.dtype!r} instead."
@@ -176,7 +206,8 @@ def scaled_dot_product_attention(
     shapes = (query.shape[:-2], key.shape[:-2], value.shape[:-2])
     batch = views.broadcast_shapes("scaled_dot_product_attention", *shapes)
     query, key, value = (
-        x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (query, key, value)
+        x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:])
+        for x in (query, key, value)
     )
     mask = () if attn_mask is None else (attn_mask,)
     needs_mask_grad = attn_mask is not None and attn_mask.requires_grad
@@ -188,7 +219,9 @@ def scaled_dot_product_attention(
             weights = dropout(weights, dropout_p)
         return weights.matmul(value)
     if attn_mask is not None and attn_mask.ndim > query.ndim:
-        raise errors.cannot_broadcast("scaled_dot_product_attention", (attn_mask.shape, query.shape), -1)
+        raise errors.cannot_broadcast(
+            "scaled_dot_product_attention", (attn_mask.shape, query.shape), -1
+        )
     return ATTENTION(query, key, value, *mask, scale=float(scale), is_causal=bool(is_causal))[0]
 
 
@@ -204,5 +237,3 @@ def _grouped(query: Any, x: Any, name: str) -> Any:
         )
     each = x.unsqueeze(-3).expand(*x.shape[:-2], heads // own, *x.shape[-2:])
     return each.reshape(*x.shape[:-3], heads, *x.shape[-2:])
-
-

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any  # operands are tensors, references or numbers
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight.ops.elementwise import RECORDED, WHERE, pointwise, scaled, unary_function
 from rushlight.ops.registry import Op, public
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors or numbers
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight.ops.elementwise import (
     CAST,
     binary_function,

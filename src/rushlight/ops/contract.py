@@ -1,7 +1,7 @@
 """Sums of products: matrix multiplication in its forms.
 
-One op, `contract`, says a sum of products in einsum's letters; its derivatives are contractions again.
-`linear` is an op of its own because its bias joins in the accumulator.
+One op, `contract`, says a sum of products in einsum's letters; its derivatives are contractions
+again. `linear` is an op of its own because its bias joins in the accumulator.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import string
 from typing import Any  # operands are tensors and numbers
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops.registry import Op, TensorType, public
 
@@ -56,7 +56,8 @@ CONTRACT = Op(  # a letter of one operand alone is in the result; none is repeat
 )
 
 
-# -- linear ------------------------------------------------------------------------------------------------
+# -- linear
+# ------------------------------------------------------------------------------------------------
 
 
 def letters_for(count: int, without: str = "") -> str:
@@ -135,7 +136,8 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     return out if bias is None else out + bias
 
 
-# -- products of matrices and vectors ----------------------------------------------------------------------
+# -- products of matrices and vectors
+# ----------------------------------------------------------------------
 
 
 @public("torch", "Tensor", "linalg", out=True)
@@ -234,13 +236,16 @@ def outer(input: Any, vec2: Any) -> Any:
     return input.reshape(-1, 1) * vec2.reshape(1, -1)
 
 
-# -- products added to something ---------------------------------------------------------------------------
+# -- products added to something
+# ---------------------------------------------------------------------------
 
 
 def _checked_scale(op: str, name: str, number: Any, product: Any) -> Any:
     if product.dtype.is_integral and isinstance(number, float):
-        raise RuntimeError(f"{op}: For integral input tensors, argument {name} must not be a "
-                           f"floating point number.")
+        raise RuntimeError(
+            f"{op}: For integral input tensors, argument {name} must not be a "
+            f"floating point number."
+        )
     return number
 
 
@@ -283,7 +288,9 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
     if shape != product.shape:
         raise errors.cannot_broadcast("addr", (input.shape, product.shape), -1)
     if product.dtype is dt.bool_:
-        return product & bool(alpha) if beta == 0 else input & bool(beta) | product & bool(alpha)
+        return (
+            product & bool(alpha) if beta == 0 else input & bool(beta) | product & bool(alpha)
+        )
     _checked_scale("addr", "beta", beta, product)
     _checked_scale("addr", "alpha", alpha, product)
     product = product if alpha == 1 else product * alpha
@@ -305,7 +312,8 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 
     return added("addbmm", input, product, beta, alpha)
 
 
-# -- products of several, and of general shapes ------------------------------------------------------------
+# -- products of several, and of general shapes
+# ------------------------------------------------------------
 
 
 def _chain_order(sizes: list[int]) -> dict[tuple[int, int], int]:
@@ -361,13 +369,17 @@ def multi_dot(tensors: Any) -> Any:
     for part in parts:
         check_ndim("multi_dot", "every tensor", part, 2)
     out = _chain(parts)
-    shape = [s for s, is_vector in zip(out.shape, (is_row, is_column), strict=True) if not is_vector]
+    shape = [
+        s for s, is_vector in zip(out.shape, (is_row, is_column), strict=True) if not is_vector
+    ]
     return out.reshape(shape)
 
 
 @public("torch", out=True)
 def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
-    """Sums of products over pairs of dimensions: the last `dims` of a with the first of b, or lists."""
+    """Sums of products over pairs of dimensions: the last `dims` of a with the first of b, or
+    lists.
+    """
     if hasattr(dims, "tolist"):
         dims = dims.tolist()
     if isinstance(dims, int):
@@ -396,7 +408,9 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
             )
         b_letters[j] = a_letters[i]
     kept = [c for c in a_letters + b_letters if (c in a_letters) != (c in b_letters)]
-    return CONTRACT(a, b, equation=f"{''.join(a_letters)},{''.join(b_letters)}->{''.join(kept)}")
+    return CONTRACT(
+        a, b, equation=f"{''.join(a_letters)},{''.join(b_letters)}->{''.join(kept)}"
+    )
 
 
 @public("torch", "Tensor", out=True)

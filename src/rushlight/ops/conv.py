@@ -1,14 +1,14 @@
 """Convolutions: the forward map and both its gradients, each a contraction over windows.
 
-The three ops are the partial maps of one bilinear form, so the derivative of each is made of the others. A
-transposed convolution is the gradient by the input.
+The three ops are the partial maps of one bilinear form, so the derivative of each is made of
+the others. A transposed convolution is the gradient by the input.
 """
 
 from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import errors
 from rushlight.ops.contract import conjugate
 from rushlight.ops.registry import Op, TensorType, public
@@ -17,7 +17,9 @@ from rushlight.ops.windows import Pads, Sizes, padded, sizes_for, spread_pads, w
 HOW = ("stride", "padding", "dilation", "groups")
 
 
-def output_size(size: Sizes, kernel: Sizes, stride: Sizes, padding: Pads, dilation: Sizes) -> Sizes:
+def output_size(
+    size: Sizes, kernel: Sizes, stride: Sizes, padding: Pads, dilation: Sizes
+) -> Sizes:
     return tuple(
         (n + low + high - d * (w - 1) - 1) // s + 1
         for n, w, s, (low, high), d in zip(size, kernel, stride, padding, dilation, strict=True)
@@ -45,7 +47,8 @@ def _wide_dtype(kind: dt.dtype) -> dt.dtype:
     return dt.float32 if kind in (dt.float16, dt.bfloat16) else kind
 
 
-# -- forward -------------------------------------------------------------------------------------------------
+# -- forward
+# -------------------------------------------------------------------------------------------------
 
 
 def conv_type(
@@ -98,7 +101,8 @@ def conv_vjp(g: Any, out: Any, x: Any, weight: Any, bias: Any = None, **how: Any
 CONV = Op("convolution", attrs=HOW, type=conv_type, lower=conv_lower, vjp=conv_vjp)
 
 
-# -- the gradients -------------------------------------------------------------------------------------------
+# -- the gradients
+# -------------------------------------------------------------------------------------------
 
 
 def input_grad_lower(
@@ -149,7 +153,9 @@ def weight_grad_lower(
     groups: int,
 ) -> Any:
     split = _channels(x, groups)
-    windows = window_view(k, padded(k, x, padding), g.shape[2:], kernel, stride, dilation, split)
+    windows = window_view(
+        k, padded(k, x, padding), g.shape[2:], kernel, stride, dilation, split
+    )
     at, inner, group = _letters(len(kernel), groups)
     g = _grouped(k, g, 1, groups)
     out = k.contract(f"n{group}c{at}{inner},n{group}m{at}->{group}mc{inner}", windows, g)
@@ -170,7 +176,8 @@ CONV_WEIGHT_GRAD = Op(
 )
 
 
-# -- checks and the public functions -------------------------------------------------------------------------
+# -- checks and the public functions
+# -------------------------------------------------------------------------
 
 
 def _check(op: str, x: Any, weight: Any, bias: Any, count: int, groups: int) -> None:
@@ -207,7 +214,9 @@ def _pads(op: str, padding: Any, kernel: Sizes, stride: Sizes, dilation: Sizes) 
         if padding != "same":
             raise RuntimeError(f"{op}: Invalid padding string: '{padding}'")
         if any(s != 1 for s in stride):
-            raise RuntimeError(f"{op}: padding='same' is not supported for strided convolutions")
+            raise RuntimeError(
+                f"{op}: padding='same' is not supported for strided convolutions"
+            )
         totals = [d * (n - 1) for n, d in zip(kernel, dilation, strict=True)]
         return tuple((t // 2, t - t // 2) for t in totals)
     sizes = sizes_for(op, "padding", padding, len(kernel))
@@ -302,7 +311,9 @@ def _transpose(
             )
     size = tuple(
         (n - 1) * s - 2 * p + d * (w - 1) + e + 1
-        for n, s, (p, _), d, w, e in zip(x.shape[2:], steps, pads, apart, kernel, extra, strict=True)
+        for n, s, (p, _), d, w, e in zip(
+            x.shape[2:], steps, pads, apart, kernel, extra, strict=True
+        )
     )
     if min(size) < 1:
         raise RuntimeError(
@@ -330,7 +341,9 @@ def _public_conv(count: int) -> Any:
         return _convolve(op, count, input, weight, bias, stride, padding, dilation, groups)
 
     function.__name__ = function.__qualname__ = op
-    function.__doc__ = f"Convolution over {count} spatial dimensions of (N, C, ...) or (C, ...)."
+    function.__doc__ = (
+        f"Convolution over {count} spatial dimensions of (N, C, ...) or (C, ...)."
+    )
     return public("torch", "F")(function)
 
 

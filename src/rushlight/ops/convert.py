@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any  # `to` takes dtypes, devices and tensors
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.device import check_usable, device
-from rushlight.dtype import dtype
+from rushlight.devices import check_usable, device
+from rushlight.dtypes import dtype
 from rushlight.ops.creation import FILL, FULL, sizes_of, unrelated
 from rushlight.ops.elementwise import CAST, CLONE
 from rushlight.ops.movement import AS_STRIDED, take_view
@@ -15,7 +15,8 @@ from rushlight.ops.rearrange import constant_pad
 from rushlight.ops.registry import TensorType, public, recorder
 from rushlight.views import View
 
-# -- memory formats ----------------------------------------------------------------------------------------
+# -- memory formats
+# ----------------------------------------------------------------------------------------
 
 _CHANNELS_LAST = {"channels_last": (4, (0, 2, 3, 1)), "channels_last_3d": (5, (0, 2, 3, 4, 1))}
 
@@ -49,7 +50,8 @@ def _cloned_as(x: Any, memory_format: Any) -> Any:
     return CLONE(x.permute(order)).permute([order.index(d) for d in range(ndim)])
 
 
-# -- conversion --------------------------------------------------------------------------------------------
+# -- conversion
+# --------------------------------------------------------------------------------------------
 
 
 def _target(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[dtype | None, bool, Any]:
@@ -225,7 +227,8 @@ def _retyped(x: Any, kind: dtype) -> View:
     return View((*shape[:-1], shape[-1] * own // new), (*whole, 1), offset * own // new)
 
 
-# -- contents ----------------------------------------------------------------------------------------------
+# -- contents
+# ----------------------------------------------------------------------------------------------
 
 
 @public("Tensor", name="copy_")
@@ -233,7 +236,9 @@ def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
     """Take the elements of `src`, broadcast and converted."""
     if not hasattr(src, "_storage"):
         if not isinstance(src, int | float | complex):
-            raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
+            raise TypeError(
+                f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}"
+            )
         src = FILL(src, shape=(), dtype=input.dtype)
     if src is input:
         return input
@@ -292,7 +297,9 @@ def apply_(input: Any, callable: Any) -> Any:
 def map_(input: Any, tensor: Any, callable: Any) -> Any:
     """Replace every element by what a Python function makes of it and another tensor's."""
     other = tensor.expand(input._shape)
-    pairs = zip(input._numbers().ravel().tolist(), other._numbers().ravel().tolist(), strict=True)
+    pairs = zip(
+        input._numbers().ravel().tolist(), other._numbers().ravel().tolist(), strict=True
+    )
     return copy_(input, _like(input, [callable(a, b) for a, b in pairs]))
 
 
@@ -302,7 +309,8 @@ def _like(x: Any, values: list[Any]) -> Any:
     return tensor(values, dtype=x.dtype).reshape(x._shape)
 
 
-# -- handles and storages ----------------------------------------------------------------------------------
+# -- handles and storages
+# ----------------------------------------------------------------------------------
 
 
 @public("Tensor", name="resize_")
@@ -337,7 +345,11 @@ def resize_as_(input: Any, the_template: Any, memory_format: Any = None) -> Any:
 
 @public("Tensor", name="set_")
 def set_(
-    input: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+    input: Any,
+    source: Any = None,
+    storage_offset: int = 0,
+    size: Any = None,
+    stride: Any = None,
 ) -> Any:
     """Become a view of the memory of another tensor or storage."""
     from rushlight.trace.record import set_view  # ops come before tensors
@@ -349,7 +361,9 @@ def set_(
         return input
     kind = getattr(source, "dtype", input.dtype)
     if kind is not input.dtype:
-        raise RuntimeError(f"set_: could not set a tensor of {input.dtype!r} to one of {kind!r}")
+        raise RuntimeError(
+            f"set_: could not set a tensor of {input.dtype!r} to one of {kind!r}"
+        )
     input._storage = source._storage
     input._base = None
     if size is None and hasattr(source, "_shape"):

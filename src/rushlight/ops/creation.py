@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any  # fill values are numbers, sizes come in several forms
 
 from rushlight import config, errors, views
-from rushlight import dtype as dt
-from rushlight.device import check_usable
-from rushlight.dtype import Category, dtype
+from rushlight import dtypes as dt
+from rushlight.devices import check_usable
+from rushlight.dtypes import Category, dtype
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 FULL = Op(  # the value is part of the program: for zeros, ones and other constants
@@ -95,14 +95,13 @@ EYE = Op(
     "eye",
     attrs=("n", "m", "dtype"),
     type=lambda n, m, dtype: TensorType((n, m), dtype),
-    lower=lambda k, n, m, dtype: k.cast(
-        k.iota((n, m), 0).equals(k.iota((n, m), 1)), dtype
-    ),
+    lower=lambda k, n, m, dtype: k.cast(k.iota((n, m), 0).equals(k.iota((n, m), 1)), dtype),
     vjp=NOT_DIFFERENTIABLE,
 )
 
 
-# -- arguments ---------------------------------------------------------------------------------------------
+# -- arguments
+# ---------------------------------------------------------------------------------------------
 
 
 def sizes_of(args: tuple[Any, ...]) -> views.Shape:
@@ -162,7 +161,9 @@ def _constant(name: str, value: Any, doc: str) -> Any:
     ) -> Any:
         given = named.pop("size", None)
         if named:
-            raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
+            raise TypeError(
+                f"{name}() got an unexpected keyword argument {next(iter(named))!r}"
+            )
         kind = dtype or config.default_dtype()
         made = FULL(shape=_shape_of(name, size, given), value=value, dtype=kind)
         return with_grad(made, requires_grad, device)
@@ -313,7 +314,8 @@ def new_empty_strided(
     )
 
 
-# -- ranges ------------------------------------------------------------------------------------------------
+# -- ranges
+# ------------------------------------------------------------------------------------------------
 
 
 def plain_number(x: Any) -> Any:
@@ -333,8 +335,10 @@ def _range_length(op: str, start: Any, end: Any, step: Any, is_closed: bool) -> 
             f"by {step})"
         )
     if all(isinstance(n, int) for n in numbers):
-        return (end - start) // step + 1 if is_closed else -((start - end) // step)
-    return math.floor((end - start) / step) + 1 if is_closed else math.ceil((end - start) / step)
+        return (end - start) // step + 1 if is_closed else -((start - end) // step)  # type: ignore[no-any-return]
+    return (  # type: ignore[no-any-return]
+        math.floor((end - start) / step) + 1 if is_closed else math.ceil((end - start) / step)
+    )
 
 
 @public("torch", out=True)
@@ -355,10 +359,12 @@ def arange(
     """
     names = ("end",) if len(bounds) == 1 and not named else ("start", "end", "step")
     if len(bounds) == 1 and "end" not in named:
-        names = ("end", "step")
+        names = ("end", "step")  # type: ignore[assignment]
     given = dict(zip(names, bounds, strict=False)) | named
     if "end" not in given or len(bounds) > 3 or set(given) - {"start", "end", "step"}:
-        raise TypeError(f"arange() received an invalid combination of arguments: {bounds} {named}")
+        raise TypeError(
+            f"arange() received an invalid combination of arguments: {bounds} {named}"
+        )
     start, end, step = (
         plain_number(given.get(n, d)) for n, d in (("start", 0), ("end", 0), ("step", 1))
     )
@@ -441,9 +447,7 @@ def eye(
     return with_grad(made, requires_grad, device)
 
 
-def _triangle_indices(
-    row: int, col: int, keep: Any, dtype: dtype | None, device: Any
-) -> Any:
+def _triangle_indices(row: int, col: int, keep: Any, dtype: dtype | None, device: Any) -> Any:
     import numpy as np  # index tables are small and made once
 
     from rushlight.tensor import tensor_of_array  # ops come before tensors
@@ -477,7 +481,8 @@ def triu_indices(
     return _triangle_indices(row, col, lambda full: np.triu(full, offset), dtype, device)
 
 
-# -- from data ---------------------------------------------------------------------------------------------
+# -- from data
+# ---------------------------------------------------------------------------------------------
 
 
 @public("torch")
@@ -511,7 +516,9 @@ def asarray(
     if copy is False and made is not obj:
         import numpy as np  # to recognise arrays
 
-        if not (isinstance(obj, np.ndarray) and (dtype is None or dt.of_numpy(obj.dtype) is dtype)):
+        if not (
+            isinstance(obj, np.ndarray) and (dtype is None or dt.of_numpy(obj.dtype) is dtype)
+        ):
             raise ValueError("asarray: can't alias the object without a copy")
     if isinstance(obj, Tensor) and not requires_grad and made.requires_grad:
         made = made.detach()
@@ -569,4 +576,3 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
     if swaps:
         grids = [grids[1], grids[0], *grids[2:]]
     return tuple(grids)
-

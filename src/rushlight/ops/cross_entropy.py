@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import errors
 from rushlight.ops.elementwise import CAST, WHERE
 from rushlight.ops.pick import PICK, safe_target
@@ -15,7 +15,9 @@ from rushlight.views import View
 def weight_lower(k: Any, weight: Any, target: Any, ignore_index: int) -> Any:
     safe, is_ignored = safe_target(k, target, ignore_index)
     view = View(target.shape, (0,) * len(target.shape), 0)
-    return k.select(is_ignored, 0, k.gather(weight, view, [(safe, 1, weight.shape[0])], "target"))
+    return k.select(
+        is_ignored, 0, k.gather(weight, view, [(safe, 1, weight.shape[0])], "target")
+    )
 
 
 CLASS_WEIGHT = Op(  # the weight of each target's class; 0 where ignored
@@ -82,7 +84,13 @@ def _class_loss(
 
 
 def _smoothed(
-    loss: Any, logs: Any, target: Any, weight: Any, ignore_index: int, smoothing: float, dim: int
+    loss: Any,
+    logs: Any,
+    target: Any,
+    weight: Any,
+    ignore_index: int,
+    smoothing: float,
+    dim: int,
 ) -> Any:
     classes = logs.shape[dim]
     if weight is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.registry import public
 
@@ -93,7 +93,9 @@ def _alpha_dropped(x: Any, p: float, shape: tuple[int, ...]) -> Any:
     return kept * scale - scale * p * _ALPHA
 
 
-def _alpha(op: str, x: Any, p: float, shape: tuple[int, ...], training: bool, inplace: bool) -> Any:
+def _alpha(
+    op: str, x: Any, p: float, shape: tuple[int, ...], training: bool, inplace: bool
+) -> Any:
     _check(op, p)
     if not training:
         return x
@@ -102,7 +104,9 @@ def _alpha(op: str, x: Any, p: float, shape: tuple[int, ...], training: bool, in
 
 
 @public("torch", "F")
-def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+def alpha_dropout(
+    input: Any, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Any:
     """Dropout that keeps the mean and variance of SELU's inputs."""
     return _alpha("alpha_dropout", input, p, tuple(input.shape), training, inplace)
 

@@ -39,8 +39,8 @@ PAIR = Op(  # every letter of the output is in an operand; every other one is in
 def einsum(*args: Any) -> Any:
     """Sum of products over the letters that are not in the output.
 
-    Takes `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1], b, [1, 2], [0, 2])`; `...` stands for any leading
-    dimensions, a repeated letter for a diagonal.
+    Takes `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1], b, [1, 2], [0, 2])`; `...` stands
+    for any leading dimensions, a repeated letter for a diagonal.
 
     >>> import rushlight as torch
     >>> torch.einsum("ij,jk->ik", torch.ones(2, 3), torch.ones(3, 2))

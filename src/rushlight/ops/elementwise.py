@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any  # operands are tensors, references or numbers
 
 from rushlight import config, errors, views
-from rushlight import dtype as dt
-from rushlight.dtype import dtype
+from rushlight import dtypes as dt
+from rushlight.dtypes import dtype
 from rushlight.ops.registry import (
     NOT_DIFFERENTIABLE,
     OPS,
@@ -127,7 +127,8 @@ def pointwise(
 
     slopes:  `slope(m, out, *operands, **attrs)` for each operand, None where the derivative is
              zero; `m` is the builder or `RECORDED`.
-    accepts: which common dtypes are allowed (`wanted` says so in words, `refuse` makes the error).
+    accepts: which common dtypes are allowed (`wanted` says so in words, `refuse` makes the
+    error).
     """
 
     def type_rule(*types: TensorType, **_: Any) -> TensorType:
@@ -151,8 +152,8 @@ def pointwise(
 
 
 def comparison(name: str, lower: Lower) -> Op:
-    """A pointwise op with bool results; a Python integer is compared exactly, also with a tensor
-    of small integers that could not hold it.
+    """A pointwise op with bool results; a Python integer is compared exactly, also with a
+    tensor of small integers that could not hold it.
     """
 
     def type_rule(*types: TensorType) -> TensorType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight.config import gradients_off
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.registry import Op, TensorType, public
@@ -45,7 +45,9 @@ def embedding_grad_lower(k: Any, g: Any, index: Any, count: int, padding_idx: in
         wide = k.select(k.expand(rows.equals(padding_idx), wide.shape), 0, wide)
     base = k.full((count, width), 0, wide.dtype)
     view = _row_view(index.shape, width)
-    return k.cast(k.scatter("add", base, wide, view, [(rows, width, count)], "embedding"), g.dtype)
+    return k.cast(
+        k.scatter("add", base, wide, view, [(rows, width, count)], "embedding"), g.dtype
+    )
 
 
 EMBEDDING_GRAD = Op(  # a table of zeros with every row of g added at its index
@@ -164,11 +166,14 @@ def embedding(
     )
 
 
-# -- bags ----------------------------------------------------------------------------------------------------
+# -- bags
+# ----------------------------------------------------------------------------------------------------
 
 
 def _bag_numbers(offsets: Any, count: int) -> Any:
-    """Which bag each of `count` positions belongs to: how many bags start at or before it, less 1."""
+    """Which bag each of `count` positions belongs to: how many bags start at or before it, less
+    1.
+    """
     from rushlight.ops.creation import FULL  # a later family
 
     ones = FULL(shape=(count,), value=1, dtype=dt.int64)
@@ -176,7 +181,9 @@ def _bag_numbers(offsets: Any, count: int) -> Any:
     return (at.reshape(-1, 1) >= offsets.reshape(1, -1)).sum(1) - 1
 
 
-def _checked_bags(input: Any, weight: Any, offsets: Any, per_sample_weights: Any, mode: str) -> None:
+def _checked_bags(
+    input: Any, weight: Any, offsets: Any, per_sample_weights: Any, mode: str
+) -> None:
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"mode has to be one of sum, mean or max, got {mode}")
     if per_sample_weights is not None:
@@ -198,7 +205,9 @@ def _checked_bags(input: Any, weight: Any, offsets: Any, per_sample_weights: Any
     if input.ndim == 1 and offsets is None:
         raise ValueError("offsets has to be a 1D Tensor but got None")
     if input.ndim not in (1, 2):
-        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
+        raise ValueError(
+            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}"
+        )
     if offsets is not None and offsets.ndim != 1:
         raise ValueError("offsets has to be a 1D Tensor")
     if weight.ndim != 2:
@@ -219,7 +228,9 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """Sums, means or maxima of the rows in each bag: a row of a matrix, or a run between offsets."""
+    """Sums, means or maxima of the rows in each bag: a row of a matrix, or a run between
+    offsets.
+    """
     if weight.dtype is dt.int64 and input.dtype.is_floating_point:
         input, weight = weight, input  # the argument order of old programs
     _checked_bags(input, weight, offsets, per_sample_weights, mode)
@@ -230,7 +241,9 @@ def embedding_bag(
         count, length = input.shape
         bags = (_zero_index((count, length)) + _arange(count).reshape(-1, 1)).reshape(-1)
         input = input.reshape(-1)
-        per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+        per_sample_weights = (
+            None if per_sample_weights is None else per_sample_weights.reshape(-1)
+        )
     else:
         count = offsets.shape[0] - bool(include_last_offset)
         bags = _bag_numbers(offsets.narrow(0, 0, count), input.shape[0])

@@ -1,8 +1,9 @@
 """`x[index]` and `x[index] = value`: what an index means, and the ops behind index arrays.
 
-An index is read from left to right into two parts: a basic part (ints, slices, None, Ellipsis), which is one view,
-and index arrays on dimensions of that view. Arrays on neighbouring dimensions put the dimensions of their broadcast shape in
-that place; otherwise these come first.
+An index is read from left to right into two parts: a basic part (ints, slices, None, Ellipsis),
+which is one view, and index arrays on dimensions of that view. Arrays on neighbouring
+dimensions put the dimensions of their broadcast shape in that place; otherwise these come
+first.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any  # indices are of many kinds
 
 import numpy as np
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops.creation import FILL
 from rushlight.ops.elementwise import WHERE
@@ -20,7 +21,8 @@ from rushlight.ops.movement import PICK, bounded_index, take_view
 from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
-# -- ops on index arrays -----------------------------------------------------------------------------------
+# -- ops on index arrays
+# -----------------------------------------------------------------------------------
 
 
 def _index_shape(own: Shape, dims: Shape, indices: Sequence[Any]) -> tuple[Shape, int, int]:
@@ -153,7 +155,8 @@ INDEX_PUT = Op(
 )
 
 
-# -- reading an index --------------------------------------------------------------------------------------
+# -- reading an index
+# --------------------------------------------------------------------------------------
 
 
 def _is_tensor(x: Any) -> bool:
@@ -383,7 +386,9 @@ def _assigned(viewed: Any, value: Any, arrays: list[tuple[int, Any]]) -> Any:
         at, mask = arrays[0]
         after = viewed.ndim - at - mask.ndim
         wide = mask.reshape((*mask._shape, *([1] * after)))
-        return WHERE(wide, value if value.dtype is viewed.dtype else value.to(viewed.dtype), viewed)
+        return WHERE(
+            wide, value if value.dtype is viewed.dtype else value.to(viewed.dtype), viewed
+        )
     dims, indices = _without_masks(arrays)
     shape = _index_shape(viewed._shape, dims, [Shaped(i._shape) for i in indices])[0]
     while value.ndim > len(shape) and value._shape[0] == 1:
@@ -400,7 +405,8 @@ class Shaped:
         self.shape = shape
 
 
-# -- index_put ---------------------------------------------------------------------------------------------
+# -- index_put
+# ---------------------------------------------------------------------------------------------
 
 
 def _put_arrays(x: Any, indices: Any) -> list[tuple[int, Any]]:
@@ -440,7 +446,8 @@ def index_put_(input: Any, indices: Any, values: Any, accumulate: bool = False) 
     return recorder.write(input, index_put(input, indices, values, accumulate), "index_put_")
 
 
-# -- where the elements are ----------------------------------------------------------------------------------
+# -- where the elements are
+# ----------------------------------------------------------------------------------
 
 
 @public("torch", "Tensor", out=True)

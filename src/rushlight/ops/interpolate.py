@@ -1,8 +1,8 @@
-"""Resampling along dimensions by tables: interpolation, averages over uneven windows, padding by
-index, and shuffles of pixels.
+"""Resampling along dimensions by tables: interpolation, averages over uneven windows, padding
+by index, and shuffles of pixels.
 
-A table says, for every output position, which elements are read (`index`, one row a tap) and how much of
-each (`weight`). Tables are calculated once by size and kept.
+A table says, for every output position, which elements are read (`index`, one row a tap) and
+how much of each (`weight`). Tables are calculated once by size and kept.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any  # operands are tensors
 
 import numpy as np
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import views
-from rushlight.dtype import dtype
+from rushlight.dtypes import dtype
 from rushlight.ops.pool import adaptive_edges
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.views import View
@@ -24,7 +24,8 @@ from rushlight.views import View
 Array = Any  # NumPy arrays of tables
 
 
-# -- the ops -------------------------------------------------------------------------------------------------
+# -- the ops
+# -------------------------------------------------------------------------------------------------
 
 
 def _tap(k: Any, table: Any, tap: int, shape: tuple[int, ...], dim: int) -> Any:
@@ -101,10 +102,14 @@ def resample_grad_lower(k: Any, g: Any, index: Any, weight: Any, dim: int, size:
 RESAMPLE = Op(  # along dim, the sum over taps of weight * element
     "resample",
     attrs=("dim",),
-    type=lambda x, index, weight, dim: TensorType(_along(x.shape, dim, index.shape[1]), x.dtype),
+    type=lambda x, index, weight, dim: TensorType(
+        _along(x.shape, dim, index.shape[1]), x.dtype
+    ),
     lower=resample_lower,
     vjp=lambda g, out, x, index, weight, dim: (
-        RESAMPLE_GRAD(g, index, weight, dim=dim, size=x.shape[dim]), None, None,
+        RESAMPLE_GRAD(g, index, weight, dim=dim, size=x.shape[dim]),
+        None,
+        None,
     ),  # fmt: skip
 )
 RESAMPLE_GRAD = Op(
@@ -113,12 +118,15 @@ RESAMPLE_GRAD = Op(
     type=lambda g, index, weight, dim, size: TensorType(_along(g.shape, dim, size), g.dtype),
     lower=resample_grad_lower,
     vjp=lambda h, out, g, index, weight, dim, size: (
-        RESAMPLE(h, index, weight, dim=dim), None, None,
+        RESAMPLE(h, index, weight, dim=dim),
+        None,
+        None,
     ),  # fmt: skip
 )
 
 
-# -- tables --------------------------------------------------------------------------------------------------
+# -- tables
+# --------------------------------------------------------------------------------------------------
 
 
 def _tensor(array: Array, kind: dtype) -> Any:
@@ -166,6 +174,7 @@ def _linear_table(size: int, out: int, scale: float | None, align: bool, kind: d
 
 def _cubic(t: Array, a: float) -> list[Array]:
     """Keys' kernel at the four taps around a position with fraction t."""
+
     def inner(x: Array) -> Array:
         return ((a + 2) * x - (a + 3)) * x * x + 1
 
@@ -242,7 +251,8 @@ def averaged(x: Any, dim: int, out: int) -> Any:
     return RESAMPLE(x, *_average_table(x.shape[dim], out, x.dtype), dim=dim)
 
 
-# -- interpolate ---------------------------------------------------------------------------------------------
+# -- interpolate
+# ---------------------------------------------------------------------------------------------
 
 _MODES = {
     "nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "area": (3, 4, 5),
@@ -273,7 +283,9 @@ def _check_mode(x: Any, mode: str, align_corners: bool | None, antialias: bool) 
 def _output_sizes(
     x: Any, size: Any, scale_factor: Any, recompute: bool | None
 ) -> tuple[list[int], list[float | None]]:
-    """Output sizes, and the scale factors that positions are calculated by (None: from the sizes)."""
+    """Output sizes, and the scale factors that positions are calculated by (None: from the
+    sizes).
+    """
     count = x.ndim - 2
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
@@ -300,13 +312,17 @@ def _check_count(x: Any, given: Sequence[Any], count: int, what: str) -> None:
         )
 
 
-def _resampled(x: Any, dim: int, out: int, scale: float | None, mode: str, align: bool, smooth: bool) -> Any:
+def _resampled(
+    x: Any, dim: int, out: int, scale: float | None, mode: str, align: bool, smooth: bool
+) -> Any:
     size = x.shape[dim]
     if mode in ("nearest", "nearest-exact"):
         table = _nearest_table(size, out, scale, mode == "nearest-exact")
         return TAKE(x, table, dim=dim)
     if smooth:
-        return RESAMPLE(x, *_smooth_table(size, out, scale, align, x.dtype, mode == "bicubic"), dim=dim)
+        return RESAMPLE(
+            x, *_smooth_table(size, out, scale, align, x.dtype, mode == "bicubic"), dim=dim
+        )
     if out == size and (align or scale in (None, 1.0)):
         return x
     make = _cubic_table if mode == "bicubic" else _linear_table
@@ -367,7 +383,8 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
-# -- padding -------------------------------------------------------------------------------------------------
+# -- padding
+# -------------------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=512)
@@ -438,7 +455,8 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
     return x.clone() if x is input else x
 
 
-# -- shuffles ------------------------------------------------------------------------------------------------
+# -- shuffles
+# ------------------------------------------------------------------------------------------------
 
 
 @public("torch", "F")
@@ -473,7 +491,9 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
 def channel_shuffle(input: Any, groups: int) -> Any:
     """Channels of different groups interleaved."""
     if input.ndim < 3:
-        raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got {list(input.shape)}")
+        raise RuntimeError(
+            f"channel_shuffle expects input with > 2 dims, but got {list(input.shape)}"
+        )
     if groups <= 0 or input.shape[1] % groups:
         raise RuntimeError(
             f"channel_shuffle: number of channels must be divisible by groups. Got "

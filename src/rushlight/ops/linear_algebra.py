@@ -6,13 +6,13 @@ from typing import Any  # operands are tensors
 
 import numpy as np
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import errors
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import QR
 
 
-def _qr_host(a: Any, mode: str) -> tuple[Any, Any]:
+def _qr_host(a: Any, mode: Any) -> tuple[Any, Any]:
     q, r = np.linalg.qr(a, mode)
     return q, r
 

@@ -1,7 +1,7 @@
 """Losses that compare predictions with targets element by element, or pairs of vectors.
 
-All are composites: the step that contains them is compiled as one. `reduction` is 'mean', 'sum' or 'none'; the
-old `size_average` and `reduce` are still taken.
+All are composites: the step that contains them is compiled as one. `reduction` is 'mean', 'sum'
+or 'none'; the old `size_average` and `reduce` are still taken.
 """
 
 from __future__ import annotations
@@ -278,7 +278,8 @@ def poisson_nll_loss(
     reduction: str = "mean",
 ) -> Any:
     """exp(input) - target * input, or input - target * log(input + eps); `full` adds Stirling's
-    approximation of log(target!) where target > 1."""
+    approximation of log(target!) where target > 1.
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     if log_input:
         losses = input.exp() - target * input
@@ -329,7 +330,8 @@ def _spreads(small: Any, large: Any) -> bool:
     return len(small) == len(large) and all(a in (1, b) for a, b in zip(small, large))
 
 
-# -- pairs of vectors --------------------------------------------------------------------------------------
+# -- pairs of vectors
+# --------------------------------------------------------------------------------------
 
 
 @public("F", "torch")
@@ -445,7 +447,13 @@ def triplet_margin_with_distance_loss(
 
 
 def _triplet(
-    anchor: Any, positive: Any, negative: Any, distance: Any, margin: float, swap: bool, how: str
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    distance: Any,
+    margin: float,
+    swap: bool,
+    how: str,
 ) -> Any:
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
@@ -453,7 +461,8 @@ def _triplet(
     return reduced((near - far + margin).clamp(min=0), how)
 
 
-# -- classes with margins ----------------------------------------------------------------------------------
+# -- classes with margins
+# ----------------------------------------------------------------------------------
 
 
 @public("F")
@@ -543,8 +552,13 @@ def gumbel_softmax(
     logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:
     """A sample of the Gumbel-softmax distribution; `hard` gives one-hot values with the soft
-    sample's gradient (Jang et al., 2017)."""
-    noise = -OPS["full"](shape=tuple(logits.shape), value=0, dtype=logits.dtype).exponential_().log()
+    sample's gradient (Jang et al., 2017).
+    """
+    noise = (
+        -OPS["full"](shape=tuple(logits.shape), value=0, dtype=logits.dtype)
+        .exponential_()
+        .log()
+    )
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:
         return soft

@@ -1,6 +1,7 @@
 """Views of a tensor's own elements, writes through views, and their transposes.
 
-A view op's `type` rule returns the View it takes of its operand's storage; nothing is recorded but the gradient edge.
+A view op's `type` rule returns the View it takes of its operand's storage; nothing is recorded
+but the gradient edge.
 """
 
 from __future__ import annotations
@@ -8,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn  # operands are tensors
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops.creation import sizes_of
 from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
 
-def view_op(name: str, view: Callable[..., View], attrs: tuple[str, ...], vjp: Callable[..., Any]) -> Op:
+def view_op(
+    name: str, view: Callable[..., View], attrs: tuple[str, ...], vjp: Callable[..., Any]
+) -> Op:
     """A view op: `view(x, **attrs)` gives the View of x's storage."""
 
     def no_lowering(*_: Any, **__: Any) -> NoReturn:
@@ -33,13 +36,16 @@ def own_view(x: Any) -> View:
     return View(x._shape, x._strides, x._offset)
 
 
-# -- writes and embeddings: the transposes of views -------------------------------------------------------
+# -- writes and embeddings: the transposes of views
+# -------------------------------------------------------
 
 WRITE = Op(  # the storage's next Value: `source` written at `view` of `base`
     "write",
     attrs=("view",),
     type=lambda base, source, view: TensorType(base.shape, base.dtype),
-    lower=lambda k, base, source, view: k.update(base, [(source, view)], base.shape, base.dtype),
+    lower=lambda k, base, source, view: k.update(
+        base, [(source, view)], base.shape, base.dtype
+    ),
     vjp=None,
 )
 
@@ -101,7 +107,8 @@ class Plain:
         self._shape, self._strides, self._offset = shape, views.contiguous_strides(shape), 0
 
 
-# -- view ops ----------------------------------------------------------------------------------------------
+# -- view ops
+# ----------------------------------------------------------------------------------------------
 
 
 def reshape_view(x: Any, shape: Shape) -> View:
@@ -111,7 +118,9 @@ def reshape_view(x: Any, shape: Shape) -> View:
     return found
 
 
-RESHAPE = view_op("reshape", reshape_view, ("shape",), lambda g, out, x, shape: g.reshape(x.shape))
+RESHAPE = view_op(
+    "reshape", reshape_view, ("shape",), lambda g, out, x, shape: g.reshape(x.shape)
+)
 PERMUTE = view_op(
     "permute",
     lambda x, dims: views.permute(own_view(x), dims),
@@ -135,9 +144,7 @@ def slice_view(x: Any, dim: int, start: int, length: int, step: int) -> View:
     return View(tuple(shape), tuple(strides), offset)
 
 
-SLICE = view_op(
-    "slice", slice_view, ("dim", "start", "length", "step"), embedding(slice_view)
-)
+SLICE = view_op("slice", slice_view, ("dim", "start", "length", "step"), embedding(slice_view))
 
 
 def select_view(x: Any, dim: int, index: int) -> View:
@@ -150,7 +157,9 @@ SELECT = view_op("select", select_view, ("dim", "index"), embedding(select_view)
 
 
 def pick_view(x: Any, items: tuple[Any, ...]) -> View:
-    """Basic indexing, dimension by dimension: None (a new one), an int, or (start, length, step)."""
+    """Basic indexing, dimension by dimension: None (a new one), an int, or (start, length,
+    step).
+    """
     shape: list[int] = []
     strides: list[int] = []
     offset, dim = x._offset, 0
@@ -242,7 +251,8 @@ SCATTER_VIEW = Op(  # adds every element of g where `view` read it (x is taken t
 )
 
 
-# -- shapes ------------------------------------------------------------------------------------------------
+# -- shapes
+# ------------------------------------------------------------------------------------------------
 
 
 def _own_shape(x: Any, shape: tuple[Any, ...], named: dict[str, Any], op: str) -> Shape:
@@ -445,7 +455,8 @@ _at_least("atleast_2d", 2, lambda x: reshape(x, (1, *x._shape) if x.ndim else (1
 _at_least("atleast_3d", 3, _to_3d)
 
 
-# -- order of dimensions -----------------------------------------------------------------------------------
+# -- order of dimensions
+# -----------------------------------------------------------------------------------
 
 
 @public("Tensor")
@@ -487,7 +498,9 @@ def transpose(input: Any, dim0: int, dim1: int) -> Any:
 def t(input: Any) -> Any:
     """The transpose of a matrix; vectors and numbers as they are."""
     if input.ndim > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
+        raise RuntimeError(
+            f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D"
+        )
     return take_view(PERMUTE, input, dims=tuple(reversed(range(input.ndim))))
 
 
@@ -520,7 +533,8 @@ def adjoint(input: Any) -> Any:
     return turned.conj() if input.dtype.is_complex else turned
 
 
-# -- parts -------------------------------------------------------------------------------------------------
+# -- parts
+# -------------------------------------------------------------------------------------------------
 
 
 @public("torch", "Tensor")
@@ -549,7 +563,9 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
 def bounded_index(op: str, index: int, size: int, dim: int) -> int:
     """A possibly negative index as 0 <= i < size."""
     if not -size <= index < size:
-        raise IndexError(f"{op}: index {index} is out of bounds for dimension {dim} with size {size}")
+        raise IndexError(
+            f"{op}: index {index} is out of bounds for dimension {dim} with size {size}"
+        )
     return index + size if index < 0 else index
 
 
@@ -594,7 +610,9 @@ def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
     size, given = tensor._shape[at], split_size_or_sections
     if isinstance(given, int):
         if given < 0 or (given == 0 and size):
-            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={given}")
+            raise RuntimeError(
+                f"split expects split_size be non-negative, but got split_size={given}"
+            )
         starts = range(0, size, given) if size else ()
         return _sections(tensor, at, [min(given, size - s) for s in starts] or [0])
     sizes = [int(s) for s in given]
@@ -700,9 +718,7 @@ def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
 
 
 @public("torch", "Tensor")
-def as_strided(
-    input: Any, size: Any, stride: Any, storage_offset: int | None = None
-) -> Any:
+def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
     """A view of the storage with any shape, strides and offset that stay inside of it."""
     shape, strides = sizes_of((size,)), sizes_of((stride,))
     offset = input._offset if storage_offset is None else int(storage_offset)
@@ -724,7 +740,8 @@ def as_strided(
     return take_view(AS_STRIDED, input, shape=shape, strides=strides, offset=offset)
 
 
-# -- in place, and copies ----------------------------------------------------------------------------------
+# -- in place, and copies
+# ----------------------------------------------------------------------------------
 
 
 def _become(x: Any, viewed: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight.config import gradients_off
 from rushlight.ops.elementwise import CAST, scaled
 from rushlight.ops.registry import Op, public
@@ -25,7 +25,9 @@ def _affine(x: Any, weight: Any, bias: Any, kind: Any) -> Any:
 
 
 def _checked_shape(op: str, x: Any, normalized_shape: Any, *parameters: Any) -> tuple[int, ...]:
-    sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    sizes = (
+        (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    )
     if not sizes:
         raise RuntimeError(
             f"{op}: Expected normalized_shape to be at least 1-dimensional, but got [] "
@@ -78,9 +80,7 @@ INVERSE_RMS = Op(  # 1 / sqrt(mean(x^2) + eps), dims kept
     attrs=("dim", "eps"),
     type=lambda x, dim, eps: _rms_type(x, dim),
     lower=lambda k, x, dim, eps: k.cast(_inverse_rms(k, k.wide(x), dim, eps), x.dtype),
-    vjp=lambda g, out, x, dim, eps: scaled(
-        g * (out * out * out) / -_count(x.shape, dim), x
-    ),
+    vjp=lambda g, out, x, dim, eps: scaled(g * (out * out * out) / -_count(x.shape, dim), x),
 )
 
 
@@ -98,7 +98,9 @@ def _count(shape: Any, dim: tuple[int, ...]) -> int:
 
 
 @public("torch", "F")
-def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+def rms_norm(
+    input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
+) -> Any:
     """Each row divided by the square root of its mean square, scaled."""
     dims = _checked_shape("rms_norm", input, normalized_shape, weight)
     _check_floating("rms_norm", input)
@@ -187,13 +189,17 @@ def batch_norm(
         return _affine(_batch_normalised(x, running_mean, running_var, momentum, eps),
                        scale, shift, input.dtype)  # fmt: skip
     if running_mean is None or running_var is None:
-        raise RuntimeError("batch_norm: Expected running_mean and running_var to be defined when training=False")
+        raise RuntimeError(
+            "batch_norm: Expected running_mean and running_var to be defined when training=False"
+        )
     mean, var = _of_channels(running_mean, ndim), _of_channels(running_var, ndim)
     inverse = (var + eps).rsqrt()
     return _affine((x - mean) * inverse, scale, shift, input.dtype)
 
 
-def _batch_normalised(x: Any, running_mean: Any, running_var: Any, momentum: float, eps: float) -> Any:
+def _batch_normalised(
+    x: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> Any:
     dims = (0, *range(2, x.ndim))
     count = x.numel() // x.shape[1] if x.shape[1] else 0
     if count == 1:

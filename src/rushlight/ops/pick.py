@@ -1,14 +1,15 @@
 """One element a row by its number along a dimension, and the transpose.
 
-Note: gradients of picked elements. The transpose is written as a comparison of the number with the position,
-not as a scatter, so that it fuses into what reads it (the gradient of log_softmax, say).
+Note: gradients of picked elements. The transpose is written as a comparison of the number with
+the position, not as a scatter, so that it fuses into what reads it (the gradient of
+log_softmax, say).
 """
 
 from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.ops.registry import Op, TensorType
 from rushlight.views import View

@@ -7,7 +7,7 @@ from typing import Any  # operands are tensors
 
 import numpy as np
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.windows import Pads, Sizes, padded, sizes_for, spread_pads, window_view
@@ -15,7 +15,13 @@ from rushlight.views import View
 
 
 def pooled_size(
-    op: str, size: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil: bool
+    op: str,
+    size: Sizes,
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    ceil: bool,
 ) -> Sizes:
     """Sizes after pooling; with `ceil`, a last window may hang over, but not start outside."""
     out = []
@@ -34,7 +40,14 @@ def pooled_size(
 
 
 def _settings(
-    op: str, x: Any, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
+    op: str,
+    x: Any,
+    count: int,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil: bool,
 ) -> tuple[Sizes, Sizes, Sizes, Sizes, Sizes]:
     """Checked kernel, stride, padding, dilation and output sizes."""
     is_given = stride is not None and not (isinstance(stride, list | tuple) and not stride)
@@ -69,7 +82,9 @@ def _settings(
     return (*found, out)
 
 
-def _reach_pads(size: Sizes, kernel: Sizes, stride: Sizes, low: Sizes, dilation: Sizes, out: Sizes) -> Pads:
+def _reach_pads(
+    size: Sizes, kernel: Sizes, stride: Sizes, low: Sizes, dilation: Sizes, out: Sizes
+) -> Pads:
     """Pads that let the last window be read in full."""
     pads = []
     for n, w, s, p, d, o in zip(size, kernel, stride, low, dilation, out, strict=True):
@@ -77,7 +92,8 @@ def _reach_pads(size: Sizes, kernel: Sizes, stride: Sizes, low: Sizes, dilation:
     return tuple(pads)
 
 
-# -- maxima --------------------------------------------------------------------------------------------------
+# -- maxima
+# --------------------------------------------------------------------------------------------------
 
 _MAX = ("kernel", "stride", "padding", "dilation", "out")
 
@@ -151,7 +167,8 @@ def pool_gather_lower(k: Any, x: Any, index: Any, count: int) -> Any:
     return k.reshape(k.gather(x, view, [(place, 1, area)], "max_unpool"), index.shape)
 
 
-POOL_SCATTER = Op(  # zeros of spatial `size` with g added (or set) at flat indices of each plane
+# zeros of spatial `size` with g added (or set) at flat indices of each plane
+POOL_SCATTER = Op(
     "pool_scatter",
     attrs=("size", "kind"),
     type=lambda g, index, size, kind: TensorType(
@@ -268,7 +285,9 @@ def _public_unpool(count: int) -> None:
         steps = sizes_for(op, "stride", kernel if stride is None else stride, count)
         pads = sizes_for(op, "padding", padding, count)
         if indices.dtype is not dt.int64:
-            raise RuntimeError(f"{op}: elements in indices should be type int64 but got: {indices.dtype!r}")
+            raise RuntimeError(
+                f"{op}: elements in indices should be type int64 but got: {indices.dtype!r}"
+            )
         if tuple(indices.shape) != tuple(input.shape):
             raise RuntimeError(
                 f"{op}: Expected shape of indices to be same as that of the input tensor "
@@ -286,13 +305,24 @@ for _count in (1, 2, 3):
     _public_unpool(_count)
 
 
-# -- means ---------------------------------------------------------------------------------------------------
+# -- means
+# ---------------------------------------------------------------------------------------------------
 
-# `count`: a divisor, or 'padded' or 'inside' for the elements of each window with or without padding
+# `count`: a divisor, or 'padded' or 'inside' for the elements of each window with or without
+# padding
 _AVG = ("kernel", "stride", "low", "out", "count", "high")
 
 
-def _divisor(k: Any, size: Sizes, like: Any, kernel: Sizes, stride: Sizes, low: Sizes, count: Any, high: Sizes) -> Any:
+def _divisor(
+    k: Any,
+    size: Sizes,
+    like: Any,
+    kernel: Sizes,
+    stride: Sizes,
+    low: Sizes,
+    count: Any,
+    high: Sizes,
+) -> Any:
     """How many elements each window has, as a number or a reference over positions."""
     if not isinstance(count, str):
         return float(count)
@@ -315,7 +345,14 @@ def _windows_sum(k: Any, x: Any, out: Sizes, kernel: Sizes, stride: Sizes) -> An
 
 
 def avg_pool_lower(
-    k: Any, x: Any, kernel: Sizes, stride: Sizes, low: Sizes, out: Sizes, count: Any, high: Sizes
+    k: Any,
+    x: Any,
+    kernel: Sizes,
+    stride: Sizes,
+    low: Sizes,
+    out: Sizes,
+    count: Any,
+    high: Sizes,
 ) -> Any:
     size = x.shape[-len(kernel) :]
     one = (1,) * len(kernel)
@@ -388,7 +425,9 @@ def _avg_pool(
 ) -> Any:
     if divisor_override == 0:
         raise RuntimeError(f"{op}: divisor must be not zero")
-    sizes, steps, pads, _, out = _settings(op, x, count, kernel, stride, padding, 1, bool(ceil_mode))
+    sizes, steps, pads, _, out = _settings(
+        op, x, count, kernel, stride, padding, 1, bool(ceil_mode)
+    )
     if not x.dtype.is_floating_point and x.dtype is not dt.int64:
         raise RuntimeError(f'{op}: "{op}" not implemented for {x.dtype!r}')
     if x.dtype is dt.int64:
@@ -411,7 +450,9 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Any:
     """The mean of each window."""
-    return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+    return _avg_pool(
+        "avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None
+    )
 
 
 def _public_avg(count: int) -> None:
@@ -440,7 +481,9 @@ _public_avg(2)
 _public_avg(3)
 
 
-def _lp_pool(op: str, count: int, x: Any, p: float, kernel: Any, stride: Any, ceil: bool) -> Any:
+def _lp_pool(
+    op: str, count: int, x: Any, p: float, kernel: Any, stride: Any, ceil: bool
+) -> Any:
     sizes = sizes_for(op, "kernel_size", kernel, count)
     mean = _avg_pool(op, count, x.pow(p), sizes, stride, 0, ceil, True, None)
     total = mean.sign() * mean.abs() * views.numel(sizes)
@@ -451,7 +494,11 @@ def _public_lp(count: int) -> None:
     op = f"lp_pool{count}d"
 
     def function(
-        input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+        input: Any,
+        norm_type: float,
+        kernel_size: Any,
+        stride: Any = None,
+        ceil_mode: bool = False,
     ) -> Any:
         return _lp_pool(op, count, input, norm_type, kernel_size, stride, ceil_mode)
 
@@ -464,7 +511,8 @@ for _count in (1, 2, 3):
     _public_lp(_count)
 
 
-# -- adaptive ------------------------------------------------------------------------------------------------
+# -- adaptive
+# ------------------------------------------------------------------------------------------------
 
 
 def adaptive_edges(size: int, out: int) -> list[tuple[int, int]]:
@@ -487,7 +535,10 @@ def _adaptive_size(op: str, x: Any, output_size: Any, count: int) -> Sizes:
         int(n) if w is None else int(w) for w, n in zip(wanted, x.shape[-count:], strict=True)
     )
     if min(size) < 0:
-        raise RuntimeError(f"{op}: elements of output_size must be greater than or equal to 0 but received {list(size)}")
+        raise RuntimeError(
+            f"{op}: elements of output_size must be greater than or equal to 0 but received "
+            f"{list(size)}"
+        )
     return size
 
 
@@ -510,14 +561,18 @@ def _adaptive_avg(op: str, count: int, x: Any, output_size: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _adaptive_table(size: Sizes, out: Sizes) -> Any:
-    """(positions, widest window) of flat indices into a plane; short windows repeat their first."""
+    """(positions, widest window) of flat indices into a plane; short windows repeat their
+    first.
+    """
     edges = [adaptive_edges(n, o) for n, o in zip(size, out, strict=True)]
     steps = views.contiguous_strides(size)
     windows = []
     for position in np.ndindex(*out):
         spans = [range(*edges[d][i]) for d, i in enumerate(position)]
         grid = np.meshgrid(*spans, indexing="ij")
-        windows.append(sum(g * s for g, s in zip(grid, steps, strict=True)).reshape(-1))
+        windows.append(
+            np.asarray(sum(g * s for g, s in zip(grid, steps, strict=True))).reshape(-1)
+        )
     widest = max((len(w) for w in windows), default=1)
     table = np.array(
         [np.concatenate([w, np.full(widest - len(w), w[0])]) for w in windows], np.int64
@@ -532,7 +587,9 @@ def adaptive_max_lower(k: Any, x: Any, table: Any, out: Sizes) -> tuple[Any, Any
     positions, widest = table.shape
     flat = k.reshape(x, (rows, area))
     view = View((rows, positions, widest), (area, 0, 0), 0)
-    windows = k.wide(k.gather(flat, view, [(k.reshape(table, (1, positions, widest)), 1, area)]))
+    windows = k.wide(
+        k.gather(flat, view, [(k.reshape(table, (1, positions, widest)), 1, area)])
+    )
     place = k.reduce("argmax", windows, (2,))
     picked = View((rows, positions), (0, widest), 0)
     index = k.gather(table, picked, [(place, 1, widest)])

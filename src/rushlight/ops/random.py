@@ -1,7 +1,9 @@
-"""Random tensors: each op takes (seed, counter) as run-time numbers and computes bits from them alone.
+"""Random tensors: each op takes (seed, counter) as run-time numbers and computes bits from them
+alone.
 
-Note: random numbers. Element i of a draw is a function of (seed, counter + i): 64 bits of Philox4x32-10. The counter
-moves on when an op is recorded, so a remembered step draws new numbers, and no result depends on chunks or threads.
+Note: random numbers. Element i of a draw is a function of (seed, counter + i): 64 bits of
+Philox4x32-10. The counter moves on when an op is recorded, so a remembered step draws new
+numbers, and no result depends on chunks or threads.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from typing import Any  # generators, sizes, numbers
 import numpy as np
 
 from rushlight import config, errors, views
-from rushlight import dtype as dt
-from rushlight.dtype import dtype
+from rushlight import dtypes as dt
+from rushlight.dtypes import dtype
 from rushlight.ops.creation import _shape_of, unrelated, with_grad
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
 from rushlight.random.generator import default_generator
@@ -26,7 +28,8 @@ def _take(generator: Any, count: int) -> tuple[int, int]:
     return (default_generator if generator is None else generator).take(count)
 
 
-# -- bits to numbers ---------------------------------------------------------------------------------------
+# -- bits to numbers
+# ---------------------------------------------------------------------------------------
 
 
 def uniform_of(k: Any, bits: Any, kind: dtype) -> Any:
@@ -67,7 +70,9 @@ def _drawing(name: str, of: Callable[..., Any]) -> Op:
         name,
         attrs=("shape", "dtype"),
         type=lambda seed, counter, shape, dtype: TensorType(shape, dtype),
-        lower=lambda k, seed, counter, shape, dtype: of(k, k.random(shape, seed, counter), dtype),
+        lower=lambda k, seed, counter, shape, dtype: of(
+            k, k.random(shape, seed, counter), dtype
+        ),
         vjp=NOT_DIFFERENTIABLE,
     )
 
@@ -116,7 +121,8 @@ def draw_integers(
     return INTEGERS(low, high, seed, counter, shape=shape, dtype=kind, is_small=is_small)
 
 
-# -- functions ---------------------------------------------------------------------------------------------
+# -- functions
+# ---------------------------------------------------------------------------------------------
 
 
 def _floating(op: str, kind: dtype) -> dtype:
@@ -133,7 +139,7 @@ def _drawn(op: Op, name: str, shape: views.Shape, kind: dtype, generator: Any) -
     parts = draw(op, (*shape, 2), kind.to_real(), generator)
     if op is NORMAL:
         parts = parts * math.sqrt(0.5)
-    return rushlight.view_as_complex(parts)
+    return rushlight.view_as_complex(parts)  # type: ignore[operator]
 
 
 def _sized(name: str, op: Op, doc: str) -> Any:
@@ -150,7 +156,9 @@ def _sized(name: str, op: Op, doc: str) -> Any:
     ) -> Any:
         shape = _shape_of(name, size, named.pop("size", None))
         if named:
-            raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
+            raise TypeError(
+                f"{name}() got an unexpected keyword argument {next(iter(named))!r}"
+            )
         made = _drawn(op, name, shape, dtype or config.default_dtype(), generator)
         return with_grad(made, requires_grad, device)
 
@@ -282,7 +290,8 @@ def randperm(
     return with_grad(made, requires_grad, device)
 
 
-# -- with probabilities ------------------------------------------------------------------------------------
+# -- with probabilities
+# ------------------------------------------------------------------------------------
 
 
 def _check_probability(op: str, p: Any) -> None:
@@ -322,7 +331,9 @@ def bernoulli_method(input: Any, p: Any = None, *, generator: Any = None) -> Any
 def bernoulli_(input: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
     """Fill with 1 with probability p (a number or a tensor), else 0."""
     if hasattr(p, "_storage"):
-        return recorder.write(input, _coins(p, input._shape, input.dtype, generator), "bernoulli_")
+        return recorder.write(
+            input, _coins(p, input._shape, input.dtype, generator), "bernoulli_"
+        )
     _check_probability("bernoulli_", p)
     return recorder.write(input, _coins(p, input._shape, input.dtype, generator), "bernoulli_")
 
@@ -345,14 +356,18 @@ def _sample_rows(weights: Any, bits: Any, count: int, replacement: bool) -> Any:
             keys = np.where(weights > 0, -np.log1p(-uniform) / weights, np.inf)
         return np.argsort(keys, axis=-1, kind="stable")[..., :count]
     running = np.cumsum(weights, -1)
-    return np.stack(
-        [
-            np.minimum(
-                np.searchsorted(line, u * line[-1], side="right"), np.flatnonzero(w)[-1]
-            )
-            for line, u, w in zip(running, uniform, weights, strict=True)
-        ]
-    ) if len(running) else np.empty((0, count), np.int64)
+    return (
+        np.stack(
+            [
+                np.minimum(
+                    np.searchsorted(line, u * line[-1], side="right"), np.flatnonzero(w)[-1]
+                )
+                for line, u, w in zip(running, uniform, weights, strict=True)
+            ]
+        )
+        if len(running)
+        else np.empty((0, count), np.int64)
+    )
 
 
 def _multinomial_lower(
@@ -460,7 +475,10 @@ POISSON = Op(
     type=lambda rates, seed, counter: TensorType(rates.shape, rates.dtype),
     lower=lambda k, rates, seed, counter: k.cast(
         k.host(
-            _poisson_rows, [(rates.shape, dt.float64)], rates, k.random(rates.shape, seed, counter)
+            _poisson_rows,
+            [(rates.shape, dt.float64)],
+            rates,
+            k.random(rates.shape, seed, counter),
         )[0],
         rates.dtype,
     ),
@@ -500,11 +518,14 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     return BINOMIAL(count.detach().expand(shape), prob.detach().expand(shape), seed, counter)
 
 
-# -- filling -----------------------------------------------------------------------------------------------
+# -- filling
+# -----------------------------------------------------------------------------------------------
 
 
 @public("Tensor", name="uniform_")
-def uniform_(input: Any, from_: Any = 0.0, to: Any = 1.0, *, generator: Any = None, **named: Any) -> Any:
+def uniform_(
+    input: Any, from_: Any = 0.0, to: Any = 1.0, *, generator: Any = None, **named: Any
+) -> Any:
     """Fill with uniform numbers in [from, to)."""
     low = named.pop("from", from_)
     if low > to:
@@ -585,4 +606,6 @@ def random_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> An
         high = int(high)
         _check_range("random_", low, high)
         _check_bounds("random_", low, high, kind)
-    return recorder.write(input, draw_integers(low, high, input._shape, kind, generator), "random_")
+    return recorder.write(
+        input, draw_integers(low, high, input._shape, kind, generator), "random_"
+    )

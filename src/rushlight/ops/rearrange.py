@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any  # operands are tensors
 
 from rushlight import config, errors, views
-from rushlight import dtype as dt
-from rushlight.dtype import dtype
+from rushlight import dtypes as dt
+from rushlight.dtypes import dtype
 from rushlight.ops.creation import sizes_of
 from rushlight.ops.movement import EMBED, diagonal
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.views import Shape, View
 
-# -- joining -----------------------------------------------------------------------------------------------
+# -- joining
+# -----------------------------------------------------------------------------------------------
 
 
 def _cat_type(*parts: TensorType, dim: int, sizes: Shape, dtype: dtype) -> TensorType:
@@ -96,8 +97,10 @@ def _is_data(parts: Sequence[Any]) -> bool:
 
 
 def _joined_now(parts: Sequence[Any], dim: int, kind: dtype) -> Any:
-    """Join data at once: batches cut out of a data set differ in where they are cut, and would otherwise
-    make every training step a new program."""
+    """Join data at once: batches cut out of a data set differ in where they are cut, and would
+    otherwise
+    make every training step a new program.
+    """
     import numpy as np  # joins without a program
 
     from rushlight.tensor import tensor_of_array  # ops come before tensors
@@ -161,7 +164,8 @@ def block_diag(*tensors: Any) -> Any:
     return cat(rows, 0)
 
 
-# -- repeating ---------------------------------------------------------------------------------------------
+# -- repeating
+# ---------------------------------------------------------------------------------------------
 
 
 @public("Tensor")
@@ -242,7 +246,8 @@ def repeat_interleave(
     return input.index_select(at, tensor_of_array(places, dt.int64))
 
 
-# -- turning -----------------------------------------------------------------------------------------------
+# -- turning
+# -----------------------------------------------------------------------------------------------
 
 FLIP = Op(
     "flip",
@@ -337,7 +342,8 @@ def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
     return out.clone() if out is input else out
 
 
-# -- triangles and diagonals ----------------------------------------------------------------------------------
+# -- triangles and diagonals
+# ----------------------------------------------------------------------------------
 
 
 def _triangle_lower(k: Any, x: Any, diagonal: int, is_upper: bool) -> Any:
@@ -413,7 +419,8 @@ def diagflat(input: Any, offset: int = 0) -> Any:
     return diag_embed(input.reshape(-1), offset)
 
 
-# -- padding -------------------------------------------------------------------------------------------------
+# -- padding
+# -------------------------------------------------------------------------------------------------
 
 
 def _padded_shape(shape: Shape, before: Shape, after: Shape) -> Shape:
@@ -434,7 +441,9 @@ PAD = Op(
 
 
 def constant_pad(x: Any, before: Sequence[int], after: Sequence[int], value: Any = 0) -> Any:
-    """x with this many elements of `value` before and after along each dimension (negative: cut)."""
+    """x with this many elements of `value` before and after along each dimension (negative:
+    cut).
+    """
     if any(s < 0 for s in _padded_shape(x._shape, tuple(before), tuple(after))):
         raise RuntimeError(
             f"pad: the resulting size is negative: input {errors.shape_text(x._shape)}, before "
@@ -457,7 +466,8 @@ def constant_pad_nd(input: Any, pad: Any, value: Any = 0) -> Any:
     return constant_pad(input, before, after, value)
 
 
-# -- products ------------------------------------------------------------------------------------------------
+# -- products
+# ------------------------------------------------------------------------------------------------
 
 
 @public("torch")
@@ -480,10 +490,14 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     from rushlight.tensor import tensor_of_array  # ops come before tensors
 
     if input.ndim != 1:
-        raise RuntimeError(f"Expect a 1D vector, but got shape {errors.shape_text(input._shape)}")
+        raise RuntimeError(
+            f"Expect a 1D vector, but got shape {errors.shape_text(input._shape)}"
+        )
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
-    pick = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    pick = (
+        itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    )
     rows = list(pick(range(input._shape[0]), r)) if r else []
     if not rows:
         return input[:0] if r == 0 else input[:0].reshape(0, 1).expand(0, r).clone()
@@ -492,7 +506,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
 
 
 @public("torch", out=False)
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """Powers of a vector as columns."""
     count = x._shape[0] if N is None else N
     powers = [x**i for i in range(count)]

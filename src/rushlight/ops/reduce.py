@@ -1,7 +1,8 @@
 """Reductions over dimensions: sums, products, extremes, tests, norms.
 
-Note: careful sums. float32 is summed in float64 by the `sum` primitive. Means and variances take the mean in
-float64 and subtract it in two parts (`centred`), so that data far from zero keeps what it holds.
+Note: careful sums. float32 is summed in float64 by the `sum` primitive. Means and variances
+take the mean in float64 and subtract it in two parts (`centred`), so that data far from zero
+keeps what it holds.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any  # operands are tensors
 
 from rushlight import config, views
-from rushlight import dtype as dt
-from rushlight.dtype import dtype
+from rushlight import dtypes as dt
+from rushlight.dtypes import dtype
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import CAST, WHERE, scaled
 from rushlight.ops.pick import PLACE
@@ -68,7 +69,8 @@ def reduced_type(x: TensorType, dim: Dims, keepdim: bool, dtype: dtype) -> Tenso
     return TensorType(views.reduced_shape(x.shape, dim, keepdim), dtype)
 
 
-# -- sums, means, products ---------------------------------------------------------------------------------
+# -- sums, means, products
+# ---------------------------------------------------------------------------------
 
 
 def sum_lower(k: Any, x: Any, dim: Dims, keepdim: bool, dtype: dtype) -> Any:
@@ -87,7 +89,9 @@ SUM = Op(
 
 @public("torch", "Tensor", out=True)
 @numpy_names
-def sum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
+def sum(
+    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
+) -> Any:
     """Sum over `dim` (all dimensions by default); integers are summed as int64.
 
     >>> import rushlight as torch
@@ -131,7 +135,9 @@ MEAN = Op(
 
 @public("torch", "Tensor", out=True)
 @numpy_names
-def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
+def mean(
+    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
+) -> Any:
     """The mean over `dim` (all dimensions by default) of floating values."""
     kind = dtype or input.dtype
     if kind.is_integral:
@@ -150,7 +156,9 @@ def _nans_out(input: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 @numpy_names
-def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
+def nansum(
+    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
+) -> Any:
     """Sum that takes NaN for zero."""
     if input.dtype.is_complex:
         raise RuntimeError("nansum does not support complex inputs")
@@ -159,10 +167,14 @@ def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype |
 
 @public("torch", "Tensor", out=True)
 @numpy_names
-def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
+def nanmean(
+    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
+) -> Any:
     """The mean of the elements that are not NaN."""
     if input.dtype.is_integral:
-        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype!r}")
+        raise RuntimeError(
+            f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype!r}"
+        )
     total = nansum(input, dim, keepdim, dtype=dtype)
     return total / sum(input == input, dim, keepdim)
 
@@ -207,7 +219,9 @@ PROD = Op(
 
 @public("torch", "Tensor", out=True)
 @numpy_names
-def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
+def prod(
+    input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None
+) -> Any:
     """The product over one dimension, or of all elements."""
     kind = dtype or (dt.int64 if input.dtype.is_integral else input.dtype)
     if dim is None:
@@ -220,7 +234,8 @@ def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: dt
     return PROD(input, dim=(d,), keepdim=bool(keepdim), dtype=kind)
 
 
-# -- extremes ------------------------------------------------------------------------------------------------
+# -- extremes
+# ------------------------------------------------------------------------------------------------
 
 
 def extreme(k: Any, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
@@ -338,11 +353,15 @@ def _max_or_min(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, 
             check_dims_not_empty(name, input, None, ())
         if input.dtype.is_complex:
             raise RuntimeError(f"{name}(): does not support complex input")
-        return (AMAX if name == "max" else AMIN)(input, dim=tuple(range(input.ndim)), keepdim=False)
+        return (AMAX if name == "max" else AMIN)(
+            input, dim=tuple(range(input.ndim)), keepdim=False
+        )
     first = args[0] if args else kwargs.get("dim", kwargs.get("other"))
     if "other" in kwargs or (args and not isinstance(first, int)):
         if not hasattr(first, "_storage"):
-            raise TypeError(f"{name}(): argument 2 must be a dim or Tensor, not {type(first).__name__}")
+            raise TypeError(
+                f"{name}(): argument 2 must be a dim or Tensor, not {type(first).__name__}"
+            )
         return input.maximum(first) if name == "max" else input.minimum(first)
     return _dim_form(name, input, *args, **kwargs)
 
@@ -409,7 +428,8 @@ def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return _arg(ARGMIN, input, dim, keepdim)
 
 
-# -- tests ---------------------------------------------------------------------------------------------------
+# -- tests
+# ---------------------------------------------------------------------------------------------------
 
 
 def _test_op(name: str) -> Op:
@@ -451,7 +471,8 @@ def _tested_dims(op: str, dim: Any, input: Any) -> Dims:
     return views.dim_indices(op, dim, input.ndim)
 
 
-# -- logsumexp -----------------------------------------------------------------------------------------------
+# -- logsumexp
+# -----------------------------------------------------------------------------------------------
 
 
 def logsumexp_lower(k: Any, x: Any, dim: Dims, keepdim: bool) -> Any:
@@ -484,4 +505,6 @@ LOGSUMEXP = Op(
 def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
     """log(sum(exp(x))) over `dim` without overflow."""
     x = CAST(input, dtype=config.default_dtype()) if input.dtype.is_integral else input
-    return LOGSUMEXP(x, dim=views.dim_indices("logsumexp", dim, input.ndim), keepdim=bool(keepdim))
+    return LOGSUMEXP(
+        x, dim=views.dim_indices("logsumexp", dim, input.ndim), keepdim=bool(keepdim)
+    )

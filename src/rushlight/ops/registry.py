@@ -1,7 +1,8 @@
 """What an Op is, and the two registries: of operations, and of the public names built on them.
 
-An operation is one `Op(...)` call: the names of its attributes, a type rule, a lowering and a derivative.
-Public functions call ops (`SOFTMAX(x, dim=1)`); `@public` says where each function is bound.
+An operation is one `Op(...)` call: the names of its attributes, a type rule, a lowering and a
+derivative. Public functions call ops (`SOFTMAX(x, dim=1)`); `@public` says where each function
+is bound.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn  # rules take operands of any kind
 
 from rushlight import errors
-from rushlight.dtype import Category, Standing, bool_, complex128, dtype, float64, int64
+from rushlight.dtypes import Category, Standing, bool_, complex128, dtype, float64, int64
 from rushlight.views import Shape, contiguous_strides, numel
 
 
 class TensorType:
     """Shape and dtype of a value; interned, so equal types are one object.
 
-    `weak` marks a Python number (0-d; float64, int64 or bool), which hardly takes part in promotion.
+    `weak` marks a Python number (0-d; float64, int64 or bool), which hardly takes part in
+    promotion.
     """
 
     __slots__ = ("dtype", "numel", "shape", "strides", "weak")
@@ -31,7 +33,7 @@ class TensorType:
     numel: int
     weak: bool
 
-    def __new__(cls, shape: Shape, dtype: dtype, weak: bool = False) -> TensorType:
+    def __new__(cls, shape: Shape, dtype: dtype, weak: bool = False) -> TensorType:  # type: ignore[valid-type]
         found = cls._known.get((shape, dtype, weak))
         if found is None:
             if len(cls._known) > 100_000:  # a bound, not a leak; types in use stay valid
@@ -87,12 +89,13 @@ def _no_derivative(name: str) -> Vjp:
 class Op:
     """One operation.
 
-    attrs:  names of the static attributes, in the order they are recorded.
-    type:   `type(*operand_types, **attrs) -> TensorType | tuple[TensorType, ...]`; raises for bad input.
-    lower:  `lower(k, *operand_refs, **attrs) -> Ref | tuple[Ref, ...]`.
-    vjp:    `vjp(g, out, *operands, **attrs) -> gradient | tuple[gradient | None, ...]` in public
-            functions of tensors; `g` and `out` are tuples for an op of several results. A gradient of a broadcast
-            operand is summed to its shape by the engine. NOT_DIFFERENTIABLE marks results without gradient.
+    attrs:  names of the static attributes, in the order they are recorded. type:
+    `type(*operand_types, **attrs) -> TensorType | tuple[TensorType, ...]`; raises for bad
+    input. lower:  `lower(k, *operand_refs, **attrs) -> Ref | tuple[Ref, ...]`. vjp:    `vjp(g,
+    out, *operands, **attrs) -> gradient | tuple[gradient | None, ...]` in public
+            functions of tensors; `g` and `out` are tuples for an op of several results. A
+            gradient of a broadcast operand is summed to its shape by the engine.
+            NOT_DIFFERENTIABLE marks results without gradient.
     """
 
     __slots__ = (
@@ -154,7 +157,8 @@ def names_used(vjp: Vjp) -> tuple[bool, tuple[bool, ...] | None]:
     """
     signature = list(inspect.signature(vjp).parameters.values())
     code = vjp.__code__
-    # a name that is only a parameter appears once in the bytecode's variable table and in no load
+    # a name that is only a parameter appears once in the bytecode's variable table and in no
+    # load
     loaded = _loaded_names(code)
     out = len(signature) > 1 and signature[1].name in loaded
     operands: list[bool] = []
@@ -182,7 +186,11 @@ def _loaded_names(code: Any) -> set[str]:
         if not step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "MAKE_CELL")):
             continue
         loaded = list(step.argval) if isinstance(step.argval, tuple) else [step.argval]
-        if after is not None and after.opname == "LOAD_ATTR" and after.argval in _KNOWN_OF_GHOSTS:
+        if (
+            after is not None
+            and after.opname == "LOAD_ATTR"
+            and after.argval in _KNOWN_OF_GHOSTS
+        ):
             loaded.pop()  # the attribute is taken of the last name loaded
         names.update(loaded)
     return names

@@ -5,67 +5,67 @@ from __future__ import annotations
 from typing import Any, NamedTuple  # fields are tensors
 
 
-class max(NamedTuple):  # noqa: A001, N801 - PyTorch's name
+class max(NamedTuple):
     values: Any
     indices: Any
 
 
-class min(NamedTuple):  # noqa: A001, N801 - PyTorch's name
+class min(NamedTuple):
     values: Any
     indices: Any
 
 
-class cummax(NamedTuple):  # noqa: N801 - PyTorch's name
+class cummax(NamedTuple):
     values: Any
     indices: Any
 
 
-class cummin(NamedTuple):  # noqa: N801 - PyTorch's name
+class cummin(NamedTuple):
     values: Any
     indices: Any
 
 
-class median(NamedTuple):  # noqa: N801 - PyTorch's name
+class median(NamedTuple):
     values: Any
     indices: Any
 
 
-class nanmedian(NamedTuple):  # noqa: N801 - PyTorch's name
+class nanmedian(NamedTuple):
     values: Any
     indices: Any
 
 
-class mode(NamedTuple):  # noqa: N801 - PyTorch's name
+class mode(NamedTuple):
     values: Any
     indices: Any
 
 
-class aminmax(NamedTuple):  # noqa: N801 - PyTorch's name
+class aminmax(NamedTuple):
     min: Any
     max: Any
 
 
-class frexp(NamedTuple):  # noqa: N801 - PyTorch's name
+class frexp(NamedTuple):
     mantissa: Any
     exponent: Any
 
 
-class sort(NamedTuple):  # noqa: N801 - PyTorch's name
+class sort(NamedTuple):
     values: Any
     indices: Any
 
 
-class topk(NamedTuple):  # noqa: N801 - PyTorch's name
+class topk(NamedTuple):
     values: Any
     indices: Any
 
 
-class kthvalue(NamedTuple):  # noqa: N801 - PyTorch's name
+class kthvalue(NamedTuple):
     values: Any
     indices: Any
 
 
-class histogram(NamedTuple):  # noqa: N801 - PyTorch's name
+class histogram(NamedTuple):
     hist: Any
     bin_edges: Any
 

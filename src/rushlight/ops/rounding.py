@@ -6,7 +6,7 @@ from typing import Any  # operands are tensors
 
 import numpy as np
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import (
     CAST,

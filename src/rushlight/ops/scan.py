@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
+from rushlight import dtypes as dt
 from rushlight import views
-from rushlight import dtype as dt
-from rushlight.dtype import dtype
+from rushlight.dtypes import dtype
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import CAST, scaled
 from rushlight.ops.registry import Op, TensorType, public
@@ -92,7 +92,8 @@ def cumprod(input: Any, dim: int, *, dtype: dtype | None = None) -> Any:
     return _scanned(CUMPROD, input, dim, dtype)
 
 
-# -- running extremes ----------------------------------------------------------------------------------------
+# -- running extremes
+# ----------------------------------------------------------------------------------------
 
 
 def _extreme_lower(k: Any, x: Any, kind: str, dim: int) -> tuple[Any, Any]:
@@ -149,7 +150,8 @@ def cummin(input: Any, dim: int) -> Any:
     return return_types.cummin(*_extremes(CUMMIN, input, dim))
 
 
-# -- logcumsumexp --------------------------------------------------------------------------------------------
+# -- logcumsumexp
+# --------------------------------------------------------------------------------------------
 
 
 def _log_add(k: Any, a: Any, b: Any) -> Any:
@@ -217,7 +219,9 @@ def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
 def _trapezoids(y: Any, x: Any, dx: Any, dim: int) -> Any:
     d = views.dim_index("trapezoid", dim, y.ndim)
     if y.dtype is dt.bool_:
-        raise RuntimeError("trapezoid: received a bool input for `y`, but bool is not supported")
+        raise RuntimeError(
+            "trapezoid: received a bool input for `y`, but bool is not supported"
+        )
     size = y.shape[d]
     count = max(size - 1, 0)
     low, high = y.narrow(d, 0, count), y.narrow(d, size - count, count)
@@ -236,5 +240,3 @@ def _trapezoids(y: Any, x: Any, dx: Any, dim: int) -> Any:
             raise RuntimeError("trapezoid: There must be one `x` value for each sample point")
         step = x.narrow(dim, 1, count) - x.narrow(dim, 0, count)
     return (low + high) * step / 2
-
-

@@ -6,8 +6,8 @@ from typing import Any  # operands are tensors or numbers
 
 import numpy as np
 
-from rushlight import dtype as dt
-from rushlight.dtype import finfo
+from rushlight import dtypes as dt
+from rushlight.dtypes import finfo
 from rushlight.ops.elementwise import (
     RECORDED,
     WHERE,
@@ -283,8 +283,8 @@ def next_float16(a: Any, b: Any) -> Any:
 
 
 def next_bfloat16(a: Any, b: Any) -> Any:
-    """The neighbour of each bfloat16 value of a towards b: these are float32 values whose last 16
-    bits are zero, so the next one is 2**16 steps away.
+    """The neighbour of each bfloat16 value of a towards b: these are float32 values whose last
+    16 bits are zero, so the next one is 2**16 steps away.
     """
     bits = a.view(np.int32)
     away = (a < b) == (bits >= 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import errors, views
-from rushlight.dtype import dtype
+from rushlight.dtypes import dtype
 from rushlight.ops.elementwise import CAST, scaled
 from rushlight.ops.registry import Op, TensorType, public
 

@@ -1,7 +1,7 @@
 """Order and membership: sort, topk, unique, searchsorted, histograms.
 
-Sorting finds positions with NumPy between kernels; values are then gathered, so that gradients follow by themselves.
-NaN counts as the greatest value.
+Sorting finds positions with NumPy between kernels; values are then gathered, so that gradients
+follow by themselves. NaN counts as the greatest value.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from typing import Any  # operands are tensors
 
 import numpy as np
 
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops import return_types
 from rushlight.ops.advanced import GATHER
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
-# -- sorting -----------------------------------------------------------------------------------------------
+# -- sorting
+# -----------------------------------------------------------------------------------------------
 
 
 def argsort_rows(rows: Any, descending: bool) -> Any:
@@ -84,9 +85,7 @@ def _number_sorted(x: Any) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-def sort(
-    input: Any, dim: int = -1, descending: bool = False, stable: bool = False
-) -> Any:
+def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     """Values in order along a dimension, and where they were (always stable).
 
     >>> import rushlight as torch
@@ -115,9 +114,7 @@ def msort(input: Any) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-def topk(
-    input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> Any:
+def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k greatest (or least) values along a dimension, in order, and where they were."""
     _check_sortable("topk", input)
     at = views.dim_index("topk", dim, input.ndim)
@@ -227,7 +224,8 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     return _at_position(MODE, "mode", input, dim, keepdim, return_types.mode)
 
 
-# -- sets: their sizes depend on the data ---------------------------------------------------------------------
+# -- sets: their sizes depend on the data
+# ---------------------------------------------------------------------
 
 
 def _made(array: Any, kind: Any) -> Any:
@@ -251,7 +249,9 @@ def unique(
     values = input.detach()._numbers()
     axis = None if dim is None else views.dim_index("unique", dim, input.ndim)
     if axis is not None and not input._shape[axis] and 0 in input._shape:
-        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
     found, inverse, counts = np.unique(
         values, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
     )
@@ -265,7 +265,10 @@ def unique(
 
 @public("torch", "Tensor")
 def unique_consecutive(
-    input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    input: Any,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
 ) -> Any:
     """The values without immediate repetitions."""
     values = input.detach()._numbers()
@@ -310,26 +313,31 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Any:
     """Whether each element is among the test elements."""
     from rushlight.tensor import tensor  # ops come before tensors
 
-    first, second = (e if hasattr(e, "_storage") else tensor(e) for e in (elements, test_elements))
+    first, second = (
+        e if hasattr(e, "_storage") else tensor(e) for e in (elements, test_elements)
+    )
     flat = second.reshape((1,) * first.ndim + (-1,))
     found = (first.unsqueeze(-1) == flat).any(-1)
     return ~found if invert else found
 
 
-# -- places in sorted sequences --------------------------------------------------------------------------------
+# -- places in sorted sequences
+# --------------------------------------------------------------------------------
 
 
 def search_rows(sequence: Any, values: Any, side: str) -> Any:
     """Insertion points, row by row or in one sequence."""
     if sequence.ndim == 1:
-        return np.searchsorted(sequence, values, side=side)
+        return np.searchsorted(sequence, values, side=side)  # type: ignore[call-overload]
     rows = sequence.reshape(-1, sequence.shape[-1])
     wanted = values.reshape(len(rows), -1)
-    found = [np.searchsorted(r, w, side=side) for r, w in zip(rows, wanted, strict=True)]
+    found = [np.searchsorted(r, w, side=side) for r, w in zip(rows, wanted, strict=True)]  # type: ignore[call-overload]
     return np.stack(found).reshape(values.shape) if found else np.zeros(values.shape, np.int64)
 
 
@@ -359,7 +367,9 @@ def searchsorted(
     from rushlight.tensor import tensor  # ops come before tensors
 
     if side not in (None, "left", "right"):
-        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+        raise RuntimeError(
+            f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}"
+        )
     if side == "left" and right:
         raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites")
     values = input if hasattr(input, "_storage") else tensor(input)
@@ -375,9 +385,13 @@ def searchsorted(
         )
     if sorter is not None:
         if sorter._shape != sorted_sequence._shape:
-            raise RuntimeError("torch.searchsorted(): boundary and sorter must have the same size")
+            raise RuntimeError(
+                "torch.searchsorted(): boundary and sorter must have the same size"
+            )
         if sorter.dtype is not dt.int64:
-            raise RuntimeError(f"torch.searchsorted(): sorter must be a tensor of long dtype but got {sorter.dtype!r}")
+            raise RuntimeError(
+                f"torch.searchsorted(): sorter must be a tensor of long dtype but got {sorter.dtype!r}"
+            )
         sorted_sequence = sorted_sequence.gather(-1, sorter)
     where = "right" if right or side == "right" else "left"
     kind = dt.int32 if out_int32 else dt.int64
@@ -391,12 +405,14 @@ def bucketize(
     """The bucket of each value among sorted boundaries."""
     if boundaries.ndim != 1:
         raise RuntimeError(
-            f"torch.searchsorted(): boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
+            f"torch.searchsorted(): boundaries tensor must be 1 dimension, but got "
+            f"dim({boundaries.ndim})"
         )
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
-# -- histograms --------------------------------------------------------------------------------------------
+# -- histograms
+# --------------------------------------------------------------------------------------------
 
 
 @public("torch", "Tensor", out=True)

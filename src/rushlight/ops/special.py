@@ -8,7 +8,7 @@ from typing import Any  # operands are tensors, references or numbers
 import numpy as np
 
 from rushlight import config, errors
-from rushlight import dtype as dt
+from rushlight import dtypes as dt
 from rushlight.ops.bessel import host_function
 from rushlight.ops.elementwise import (
     CAST,
@@ -197,8 +197,8 @@ def gammaincc(input: Any, other: Any) -> Any:
 
 
 def _erfcx(k: Any, x: Any) -> Any:
-    """exp(x*x) erfc(x) in float64: the product while both factors are finite, then the asymptotic
-    series (16 terms are exact to the last bits from 8 on).
+    """exp(x*x) erfc(x) in float64: the product while both factors are finite, then the
+    asymptotic series (16 terms are exact to the last bits from 8 on).
     """
     near = k.exp(k.min(x * x, 709)) * k.erfc(x)
     large = k.max(x, 8)

@@ -64,9 +64,13 @@ def padded(k: Any, x: Any, pads: Pads, value: Any = 0, gaps: Sizes = ()) -> Any:
 def spread_pads(
     small: Sizes, large: Sizes, kernel: Sizes, stride: Sizes, pads: Pads, dilation: Sizes
 ) -> Pads:
-    """Pads with which windows of the gapped `small` have the positions of `large`: the transpose."""
+    """Pads with which windows of the gapped `small` have the positions of `large`: the
+    transpose.
+    """
     out = []
-    for o, size, n, s, (low, _), d in zip(small, large, kernel, stride, pads, dilation, strict=True):
+    for o, size, n, s, (low, _), d in zip(
+        small, large, kernel, stride, pads, dilation, strict=True
+    ):
         reach = d * (n - 1)
         gapped = (o - 1) * s + 1 if o else 0
         before = reach - low
@@ -74,10 +78,13 @@ def spread_pads(
     return tuple(out)
 
 
-# -- unfold and fold -----------------------------------------------------------------------------------------
+# -- unfold and fold
+# -----------------------------------------------------------------------------------------
 
 
-def _blocks(size: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> Sizes:
+def _blocks(
+    size: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes
+) -> Sizes:
     return tuple(
         (n + 2 * p - d * (w - 1) - 1) // s + 1
         for n, w, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
@@ -109,7 +116,9 @@ def fold_lower(
         part = k.reshape(k.slice(x, 2, i, 1), (x.shape[0], channels, *blocks))
         pads = tuple(
             (a * d - p, n + p - a * d - ((b - 1) * s + 1))
-            for a, d, p, n, b, s in zip(at, dilation, padding, size, blocks, stride, strict=True)
+            for a, d, p, n, b, s in zip(
+                at, dilation, padding, size, blocks, stride, strict=True
+            )
         )
         placed = padded(k, part, pads, 0, tuple(s - 1 for s in stride))
         total = placed if total is None else total + placed
@@ -142,7 +151,9 @@ FOLD = Op(
 )
 
 
-def _block_settings(op: str, kernel: Any, dilation: Any, padding: Any, stride: Any) -> dict[str, Sizes]:
+def _block_settings(
+    op: str, kernel: Any, dilation: Any, padding: Any, stride: Any
+) -> dict[str, Sizes]:
     how = {
         "kernel": sizes_for(op, "kernel_size", kernel, 2),
         "dilation": sizes_for(op, "dilation", dilation, 2),
@@ -151,7 +162,9 @@ def _block_settings(op: str, kernel: Any, dilation: Any, padding: Any, stride: A
     }
     for name, sizes in how.items():
         if min(sizes) < (0 if name == "padding" else 1):
-            raise RuntimeError(f"{op}: {name} should be greater than zero, but got {list(sizes)}")
+            raise RuntimeError(
+                f"{op}: {name} should be greater than zero, but got {list(sizes)}"
+            )
     return how
 
 
@@ -168,7 +181,9 @@ def unfold(
             f"unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other "
             f"non-zero dimensions for input, but got: {list(input.shape)}"
         )
-    blocks = _blocks(input.shape[2:], how["kernel"], how["stride"], how["padding"], how["dilation"])
+    blocks = _blocks(
+        input.shape[2:], how["kernel"], how["stride"], how["padding"], how["dilation"]
+    )
     if min(blocks) < 1:
         raise RuntimeError(
             f"unfold: Given input with spatial size {list(input.shape[2:])}, kernel_size="

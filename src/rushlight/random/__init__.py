@@ -1,7 +1,7 @@
 """Random state: generators, seeds, and how to save and restore them.
 
-A generator is a seed and a counter. An operation that draws takes both when it is recorded, so what is drawn
-never depends on when, where or in how many pieces it is computed.
+A generator is a seed and a counter. An operation that draws takes both when it is recorded, so
+what is drawn never depends on when, where or in how many pieces it is computed.
 """
 
 from rushlight.random.generator import (

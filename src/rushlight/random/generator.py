@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any  # states are tensors, devices have several forms
 
-from rushlight.device import CPU, check_usable, device
+from rushlight.devices import CPU, check_usable, device
 
 DEFAULT_SEED = 67280421310721  # what PyTorch starts from
 _WORD = 1 << 64
@@ -63,8 +63,8 @@ class Generator:
 
     def get_state(self) -> Any:
         """Seed and counter as a uint8 tensor."""
+        from rushlight.dtypes import uint8  # as above
         from rushlight.tensor import tensor  # tensors know generators only through ops
-        from rushlight.dtype import uint8  # as above
 
         with self._lock:
             return tensor(list(struct.pack("<QQ", self._seed, self._counter)), dtype=uint8)

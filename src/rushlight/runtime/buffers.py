@@ -47,7 +47,8 @@ class Buffer:
         self._owner: object = None
         self.address = block.address
         self.nbytes = nbytes
-        self.windows: list[object] | None = None  # weak references to what else reads this memory
+        # weak references to what else reads this memory
+        self.windows: list[object] | None = None
 
     def __del__(self) -> None:
         try:
@@ -178,7 +179,7 @@ class _Heap:
         size = self._rounded.get(nbytes) or self._round(nbytes)
         with self.lock:
             self.in_use += size
-            if self.in_use > self.peak:  # noqa: PLR1730 - a call of max costs 60 ns
+            if self.in_use > self.peak:
                 self.peak = self.in_use
             free = self._free.get(size)
             if free:

@@ -1,9 +1,11 @@
-"""Cutting the graph into units: groups of stores and reductions that share a loop nest, and single ops.
+"""Cutting the graph into units: groups of stores and reductions that share a loop nest, and
+single ops.
 
-Note: groups. A *root* is something that needs a loop: a node to be stored, a reduction, or a part of an update. Roots
-over the same elements, in the same order, may share a group when that makes no cycle: everything a root
-reads must come from an earlier unit, or from its own group in a way the loop can follow (the same element,
-or the reduction of the same row). A node read by several groups is stored once if computing it again would cost.
+Note: groups. A *root* is something that needs a loop: a node to be stored, a reduction, or a
+part of an update. Roots over the same elements, in the same order, may share a group when that
+makes no cycle: everything a root reads must come from an earlier unit, or from its own group in
+a way the loop can follow (the same element, or the reduction of the same row). A node read by
+several groups is stored once if computing it again would cost.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ MOVED = "it reads elements in another order, or shifted"
 
 @dataclass(eq=False, slots=True)
 class Root:
-    """`source`, read through `view`, is stored at `target` of `home`'s memory, or reduced over the last
-    `inner` elements into `home`.
+    """`source`, read through `view`, is stored at `target` of `home`'s memory, or reduced over
+    the last `inner` elements into `home`.
     """
 
     kind: str  # 'store' or 'reduce'
@@ -125,7 +127,8 @@ class Fusion:
             self.stored.update(again)
         raise AssertionError("fusion did not settle")
 
-    # -- forming units ---------------------------------------------------------------------------
+    # -- forming units
+    # ---------------------------------------------------------------------------
 
     def _form(self) -> None:
         self.units = []
@@ -326,7 +329,8 @@ class Fusion:
         unit.dims = dims
         return ""
 
-    # -- what to store ----------------------------------------------------------------------------
+    # -- what to store
+    # ----------------------------------------------------------------------------
 
     def _worth_storing(self) -> set[Node]:
         """Nodes inlined in several units that would be computed again at a cost."""

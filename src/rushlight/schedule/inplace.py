@@ -20,8 +20,8 @@ from rushlight.schedule.fuse import Root, Unit
 
 @dataclass(slots=True)
 class Sharing:
-    """`home_of` maps a node to the earlier version whose memory it overwrites; `in_leaf` are the
-    results that are written straight into their leaf's memory.
+    """`home_of` maps a node to the earlier version whose memory it overwrites; `in_leaf` are
+    the results that are written straight into their leaf's memory.
     """
 
     home_of: dict[Node, Node] = field(default_factory=dict)

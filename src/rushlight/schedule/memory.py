@@ -1,6 +1,8 @@
-"""Where every stored node lives: results in buffers of their own, everything between in one arena.
+"""Where every stored node lives: results in buffers of their own, everything between in one
+arena.
 
-Lifetimes are known (first write to last read, in units), so intermediates share memory, and the peak is known before anything runs.
+Lifetimes are known (first write to last read, in units), so intermediates share memory, and the
+peak is known before anything runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Expressions of a kernel: nodes inlined into the loops of whoever needs them, down to memory.
 
-Note: inlining through views. A node inlined where its elements are read through a view reads its own arguments
-through composed views. Where a composition is not affine, the node has to be stored first (`NotAffine`).
+Note: inlining through views. A node inlined where its elements are read through a view reads
+its own arguments through composed views. Where a composition is not affine, the node has to be
+stored first (`NotAffine`).
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ class NotAffine(Exception):
 class Expression:
     """One value at every iteration of a loop nest.
 
-    `kind`: 'load' (memory of `node` through `view`), 'number', 'const', 'map', 'cast', 'iota' (the affine value of
-    `view`), 'random' (at the linear index `view`), 'gather' (memory of `node` at `view` plus indices).
+    `kind`: 'load' (memory of `node` through `view`), 'number', 'const', 'map', 'cast', 'iota'
+    (the affine value of `view`), 'random' (at the linear index `view`), 'gather' (memory of
+    `node` at `view` plus indices).
     """
 
     kind: str

@@ -1,7 +1,8 @@
 """The container of a `.pt` file: a zip archive of uncompressed records at aligned offsets.
 
-Names inside are `<archive>/data.pkl` (the object), `<archive>/data/<key>` (one record a storage),
-and a few small records about the format. The layout is PyTorch's, so either can read the other's.
+Names inside are `<archive>/data.pkl` (the object), `<archive>/data/<key>` (one record a
+storage), and a few small records about the format. The layout is PyTorch's, so either can read
+the other's.
 """
 
 from __future__ import annotations

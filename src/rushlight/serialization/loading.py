@@ -31,9 +31,9 @@ def load(
     """Read what `save`, here or in PyTorch, has written.
 
     By default only tensors, plain containers and what `add_safe_globals` allows are built, and
-    anything else in the file is an UnpicklingError. `weights_only=False` builds every object, and
-    by that can run any code that the file holds. `mmap=True` maps the tensors' data privately
-    instead of reading it.
+    anything else in the file is an UnpicklingError. `weights_only=False` builds every object,
+    and by that can run any code that the file holds. `mmap=True` maps the tensors' data
+    privately instead of reading it.
 
     >>> import io
     >>> import rushlight as torch

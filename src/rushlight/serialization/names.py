@@ -24,7 +24,8 @@ SafeGlobal = Callable[..., Any] | tuple[Callable[..., Any], str]
 
 _added: dict[str, Any] = {}
 
-# Modules whose functions reach out of the process: never loaded under weights_only, even if asked.
+# Modules whose functions reach out of the process: never loaded under weights_only, even if
+# asked.
 _BLOCKED = frozenset({"os", "sys", "posix", "nt", "subprocess", "shutil", "socket", "runpy"})
 
 _UNSUPPORTED = frozenset(

@@ -1,8 +1,9 @@
-"""How an object graph becomes the `data.pkl` of a file: a pickle that names PyTorch's functions.
+"""How an object graph becomes the `data.pkl` of a file: a pickle that names PyTorch's
+functions.
 
-Tensors, dtypes, devices and sizes are written under the names that PyTorch has for them, so that
-a file of tensors and plain containers can be read where Rushlight is not installed. The pickler
-is the pure Python one: the C pickler can only name what can be imported.
+Tensors, dtypes, devices and sizes are written under the names that PyTorch has for them, so
+that a file of tensors and plain containers can be read where Rushlight is not installed. The
+pickler is the pure Python one: the C pickler can only name what can be imported.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def save(
 ) -> None:
     """Write an object to a path or a binary stream, in PyTorch's format.
 
-    A path is replaced only when the new file is complete and on disk. `pickle_module` may be any
-    whose `Pickler` extends the pure Python one (`dill`).
+    A path is replaced only when the new file is complete and on disk. `pickle_module` may be
+    any whose `Pickler` extends the pure Python one (`dill`).
 
     >>> import io
     >>> import rushlight as torch

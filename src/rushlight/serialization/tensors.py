@@ -1,4 +1,5 @@
-"""Tensors taken apart and put together: a storage's bytes, and the view of them that a tensor is.
+"""Tensors taken apart and put together: a storage's bytes, and the view of them that a tensor
+is.
 
 Everything that outlives a tensor goes through here: files (`save`, `load`), plain pickles and
 `copy.deepcopy`. Tensors that share a storage before still share one after, and offsets and
@@ -178,9 +179,9 @@ def view_of(
 class _StorageBox:
     """Stands for a storage in a plain pickle.
 
-    The pickler remembers objects by identity for as long as one dump lasts, and keeps them alive
-    for that long; so two tensors over one storage must hand it the same box. The box keeps its
-    storage alive, so an address cannot be reused while its box exists.
+    The pickler remembers objects by identity for as long as one dump lasts, and keeps them
+    alive for that long; so two tensors over one storage must hand it the same box. The box
+    keeps its storage alive, so an address cannot be reused while its box exists.
     """
 
     def __init__(self, tensor: Any) -> None:
@@ -276,7 +277,8 @@ _COPIED_STORAGES = "rushlight: storages copied so far"
 def deepcopy_tensor(tensor: Any, memo: dict[Any, Any]) -> Any:
     """What `Tensor.__deepcopy__` returns: a leaf over a copy of the storage.
 
-    Tensors that share a storage are copied, within one `copy.deepcopy`, to tensors that share one.
+    Tensors that share a storage are copied, within one `copy.deepcopy`, to tensors that share
+    one.
     """
     if id(tensor) in memo:
         return memo[id(tensor)]

@@ -44,8 +44,8 @@ def assert_close(
     """Raise an AssertionError unless `actual` is close to `expected`.
 
     Close is `|actual - expected| <= atol + rtol * |expected|`. Both may be tensors, arrays,
-    numbers, None, or sequences and mappings of such; the tolerances follow the dtypes unless both
-    are given. `msg` replaces the message, or is a function of it.
+    numbers, None, or sequences and mappings of such; the tolerances follow the dtypes unless
+    both are given. `msg` replaces the message, or is a function of it.
 
     >>> torch.testing.assert_close(torch.ones(2), torch.ones(2) + 1e-7)
     """

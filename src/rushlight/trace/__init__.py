@@ -1,7 +1,7 @@
 """Recording: user calls become a path in a trie of edges, and values that wait for a flush.
 
-In come ops with tensors and numbers; out go tensors whose values are pending. Nothing here computes: a flush
-hands the path to the executor that `pipeline` installs.
+In come ops with tensors and numbers; out go tensors whose values are pending. Nothing here
+computes: a flush hands the path to the executor that `pipeline` installs.
 """
 
 from rushlight.trace.record import flush

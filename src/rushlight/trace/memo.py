@@ -1,8 +1,10 @@
-"""Remembered recordings: a pure function of tensors and numbers is recorded once, then jumped over.
+"""Remembered recordings: a pure function of tensors and numbers is recorded once, then jumped
+over.
 
-Note: what may be remembered. The function must only record ops on the tensors and numbers it is given, write in place to
-some of those tensors, and not look at values. Its outcome is then a function of the edge where it starts, of the key
-and of the operands' positions: the edge where it ends, and the positions of the new contents.
+Note: what may be remembered. The function must only record ops on the tensors and numbers it is
+given, write in place to some of those tensors, and not look at values. Its outcome is then a
+function of the edge where it starts, of the key and of the operands' positions: the edge where
+it ends, and the positions of the new contents.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any  # the Tensor class comes later
 import numpy as np
 
 from rushlight import config
-from rushlight.dtype import Category, of_number
+from rushlight.dtypes import Category, of_number
 from rushlight.ops.registry import NUMBER_TYPES, Op, TensorType, recorder
 from rushlight.trace import misses, origin
 from rushlight.trace.tape import Accumulate, Node, impure_epochs, next_sequence
@@ -68,7 +68,8 @@ class Trace:
         self.windows: dict[Any, tuple[Value, View | None]] = {}
         self.window_bases: list[Any] = []  # buffers that windows of this trace read
 
-    # -- joining ---------------------------------------------------------------------------------
+    # -- joining
+    # ---------------------------------------------------------------------------------
 
     def step(self, key: Any, kind: str, next: int) -> Edge:
         """Follow or make the edge of a step that is not an op."""
@@ -86,7 +87,8 @@ class Trace:
         """A realised value met for the first time takes the next position."""
         if value.buffer is None:
             self.settle(value)
-        # a realised Python number (saved for backward, say) is a leaf too: not the step of a number
+        # a realised Python number (saved for backward, say) is a leaf too: not the step of a
+        # number
         key = (value.type, "leaf") if value.type.weak else value.type
         edge = self.step(key, "leaf", self.edge.next + 1)
         if not edge.outs:
@@ -173,7 +175,8 @@ class Trace:
     def is_memoisable(self) -> bool:
         return self.is_pure and self.epoch not in impure_epochs and not config.scopes.anomaly
 
-    # -- flush -----------------------------------------------------------------------------------
+    # -- flush
+    # -----------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Compute every pending value that is still alive; start a new epoch."""
@@ -205,7 +208,7 @@ def _number_type(number: Any) -> TensorType:
     """The type of a number of another class than Python's own; TypeError for what is none."""
     if not isinstance(number, int | float | complex | np.number | np.bool_):
         raise TypeError(f"expected a Tensor or a number, but got {type(number).__name__}")
-    return NUMBER_TYPES[of_number(number)]
+    return NUMBER_TYPES[of_number(number)]  # type: ignore[arg-type]
 
 
 class _Local(threading.local):
@@ -238,7 +241,12 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
         if isinstance(x, tensor_class):
             value = x._storage.value
             view = x._view
-            if view is not None and value.buffer is not None and x._node is None and trace.may_window:
+            if (
+                view is not None
+                and value.buffer is not None
+                and x._node is None
+                and trace.may_window
+            ):
                 value, view = trace.window(value, view)
             if value.epoch != epoch:
                 trace.join(value)
@@ -317,7 +325,12 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     if isinstance(a, tensor_class):
         value_a = a._storage.value
         view_a = a._view
-        if view_a is not None and value_a.buffer is not None and a._node is None and trace.may_window:
+        if (
+            view_a is not None
+            and value_a.buffer is not None
+            and a._node is None
+            and trace.may_window
+        ):
             value_a, view_a = trace.window(value_a, view_a)
         if value_a.epoch != epoch:
             trace.join(value_a)
@@ -333,7 +346,12 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     if isinstance(b, tensor_class):
         value_b = b._storage.value
         view_b = b._view
-        if view_b is not None and value_b.buffer is not None and b._node is None and trace.may_window:
+        if (
+            view_b is not None
+            and value_b.buffer is not None
+            and b._node is None
+            and trace.may_window
+        ):
             value_b, view_b = trace.window(value_b, view_b)
         if value_b.epoch != epoch:
             trace.join(value_b)
@@ -470,7 +488,9 @@ def _miss(
     attrs: tuple[Any, ...],
     key: tuple[Any, ...],
 ) -> Edge:
-    """The first time a step is taken here: run the type rule (on the user's line) and make an edge."""
+    """The first time a step is taken here: run the type rule (on the user's line) and make an
+    edge.
+    """
     described = []
     for i, x in enumerate(operands):
         position, view = key[2 + 3 * i], key[3 + 3 * i]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any  # tensors come later
 
 from rushlight import errors
-from rushlight.dtype import dtype
+from rushlight.dtypes import dtype
 from rushlight.ops.registry import Op, TensorType
 from rushlight.trace.value import Value
 from rushlight.views import Shape, View
@@ -33,8 +33,8 @@ class _Rare:
 class Node(_Rare):
     """What PyTorch calls `grad_fn`: how to take the gradient of results to operands.
 
-    Operands are saved as Values and not as tensors, so that later in-place writes cannot corrupt them. The recorder
-    fills the fields itself (see `record`), so they are few.
+    Operands are saved as Values and not as tensors, so that later in-place writes cannot
+    corrupt them. The recorder fills the fields itself (see `record`), so they are few.
     """
 
     __slots__ = (
@@ -115,7 +115,9 @@ class Node(_Rare):
             raise errors.graph_freed(self.name())
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
-        """Call `hook(grad_inputs, grad_outputs)` after the node ran; may return new grad_inputs."""
+        """Call `hook(grad_inputs, grad_outputs)` after the node ran; may return new
+        grad_inputs.
+        """
         if self.hooks is None:
             self.hooks = {}
         self.touch()

@@ -19,8 +19,9 @@ class Operand(NamedTuple):
 class Edge:
     """One recorded step and everything found out about it on the miss.
 
-    `kind`: 'op', 'leaf' (a realised value joins), 'number' (a Python number joins) or 'mark' (gradient structure
-    only). `first` is the position of its first result, `next` the first position after it.
+    `kind`: 'op', 'leaf' (a realised value joins), 'number' (a Python number joins) or 'mark'
+    (gradient structure only). `first` is the position of its first result, `next` the first
+    position after it.
     """
 
     __slots__ = (

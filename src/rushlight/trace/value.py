@@ -15,8 +15,8 @@ from rushlight.ops.registry import TensorType
 
 class Value:
     """One result: `position` in the trace `trace` while `epoch` is that trace's; `buffer` once
-    it is real. `error` is set instead when the flush that should have made it failed. `claimed`: a
-    storage that was written to has taken the buffer as its own.
+    it is real. `error` is set instead when the flush that should have made it failed.
+    `claimed`: a storage that was written to has taken the buffer as its own.
     """
 
     __slots__ = (

@@ -1,8 +1,9 @@
 """In-place writes: the next Value of a storage, and the gradient history of its tensor.
 
-Note: in-place and views. A write through a view replaces a region of the base's Value. Its gradient node
-belongs to the base: the base's gradient has the region masked out, the written value's gradient reads it. Views made
-earlier re-derive their history from the base when next used (`current_node`), by replaying their chain of view ops.
+Note: in-place and views. A write through a view replaces a region of the base's Value. Its
+gradient node belongs to the base: the base's gradient has the region masked out, the written
+value's gradient reads it. Views made earlier re-derive their history from the base when next
+used (`current_node`), by replaying their chain of view ops.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ library, use fast-math flags, or look values up in memory on a usual path.
 Results that are NaN are some NaN: sign and payload are not specified.
 """
 
-from rushlight.loops.vecmath import (  # noqa: F401  each fills its part of the table
+from rushlight.loops.vecmath import (
     bessel,
     error,
     exponential,

@@ -15,7 +15,7 @@ class device:
 
     def __init__(self, type: str | device | int = "cpu", index: int | None = None) -> None:
         if isinstance(type, device):
-            self.type, self.index = type.type, type.index if index is None else index
+            self.type, self.index = type.type, type.index if index is None else index  # type: ignore[has-type]
             return
         if isinstance(type, int):
             self.type, self.index = "cuda", type
