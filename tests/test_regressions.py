@@ -54,3 +54,9 @@ def test_data_parallel_without_devices_calls_its_module():
     assert model(torch.ones(4, 3)).shape == (4, 2)
     with pytest.raises(ValueError, match="process group"):
         nn.parallel.DistributedDataParallel(nn.Linear(3, 2))
+
+
+def test_slices_of_tensors_that_are_gone_keep_their_own_data():
+    tables = [[[float(i), 0.0], [float(-i), 0.5]] for i in range(40)]
+    rows = [torch.tensor(table)[1] * 1.0 for table in tables]  # each table dies at once
+    assert torch.stack(rows).tolist() == [table[1] for table in tables]

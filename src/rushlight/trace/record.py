@@ -107,11 +107,12 @@ class Trace:
         base: a program that writes the base does so after everything has been read, and windows
         that outlive it are copied first.
         """
-        known = self.windows.get((id(value), view))
+        # by its buffer, which window_bases keeps alive: the id of a value could come again
+        key = (id(value.buffer), value.type.dtype, view)
+        known = self.windows.get(key)
         if known is not None:
             return known
-        made, inner = hooks.make_window(value, view)
-        found = self.windows[(id(value), view)] = (made, inner)
+        found = self.windows[key] = hooks.make_window(value, view)
         self.window_bases.append(value.buffer)
         return found
 
