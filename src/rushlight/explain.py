@@ -174,7 +174,7 @@ def _summary(graph: CompiledGraph) -> Summary:
 
 def _kernel(number: int, unit: Unit, launches: list[Launch], graph: CompiledGraph) -> Kernel:
     nodes = sorted(_computed(unit), key=lambda n: n.number)
-    steps = list(dict.fromkeys(n.origin for n in nodes if n.origin is not None))
+    steps = list(dict.fromkeys(n.origin for n in nodes if n.origin is not None and n.origin.op))
     in_place = any(n in graph.sharing.home_of for n in unit.writes)
     return Kernel(
         number,

@@ -417,7 +417,7 @@ def _result(trace: Trace, edge: Edge, node: Node | None) -> Any:  # hot
     """The pending tensor of a step with one result."""
     type = edge.out
     value: Value = _new(Value)
-    value.type = type  # type: ignore[assignment] - not None: the caller looked
+    value.type = type  # type: ignore[assignment]  # not None: the caller looked
     value.buffer = None
     value.claimed = False
     value.epoch = trace.epoch
