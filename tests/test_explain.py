@@ -41,7 +41,7 @@ def test_a_computed_tensor() -> None:
 
 
 def test_a_call_and_its_misses() -> None:
-    x = torch.ones((8, 100), requires_grad=True)
+    x = torch.ones((8, 100))
     x.sum().item()
 
     def step(start: int) -> torch.Tensor:

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any  # buffers and traces
 
@@ -57,8 +55,7 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
     request, targets = request_of(trace, alive)
     program = program_of(edge, request)
     try:
-        with _uninterrupted():
-            program.run(trace, targets)
+        program.run(trace, targets)
     except Exception as error:
         _spoil(targets, error)
         _restore(trace)
@@ -75,20 +72,28 @@ def program_of(edge: Edge, request: Request) -> ReferenceProgram | NativeProgram
     return program
 
 
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Hold back an interrupt (SIGINT) until results are in place, so that no step is half done."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+class _Uninterrupted:
+    """Hold back an interrupt (SIGINT) until results are in place, so that no step is half done.
 
+    Python's handler is exchanged and not the signal blocked: another thread may receive it.
+    """
 
-_INTERRUPT = {signal.SIGINT}
+    __slots__ = ("handler", "seen")
+
+    def __enter__(self) -> None:
+        self.seen = False
+        self.handler: Any = None
+        if threading.current_thread() is threading.main_thread():
+            self.handler = signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, number: int, frame: Any) -> None:
+        self.seen = True
+
+    def __exit__(self, *exc: object) -> None:
+        if self.handler is not None:
+            signal.signal(signal.SIGINT, self.handler)
+            if self.seen and callable(self.handler):
+                self.handler(signal.SIGINT, None)
 
 
 def _restore(trace: Trace) -> None:
@@ -152,6 +157,7 @@ def _spoil(targets: Targets, error: BaseException) -> None:
 
 
 hooks.execute = execute
+hooks.uninterrupted = _Uninterrupted
 _MANY_WINDOWS = 64
 
 

@@ -8,6 +8,7 @@ fixes the structure of the tape, and a whole `backward()` can be remembered at a
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import weakref
@@ -37,6 +38,7 @@ class Hooks:
     tensor_class: type[Any]
     execute: Callable[[Trace, Edge, list[Any]], None]
     current_node: Callable[[Any], Node | None]
+    uninterrupted: Callable[[], contextlib.AbstractContextManager[None]]
     make_window: Callable[[Value, View], tuple[Value, View | None]]
 
 
@@ -181,7 +183,7 @@ class Trace:
 
     def flush(self) -> None:
         """Compute every pending value that is still alive; start a new epoch."""
-        with self.lock:
+        with self.lock, hooks.uninterrupted():
             edge = self.edge
             if edge is self.root:
                 return

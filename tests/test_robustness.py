@@ -1,0 +1,152 @@
+"""What happens to a program that forks, records from many threads, is interrupted, or meets a bad index."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import rushlight as torch
+from rushlight.nn import functional as F
+from rushlight.trace.record import local
+
+
+def test_a_forked_child_computes():
+    x = torch.randn(300, 300)
+    expected = (x @ x).sum().item()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, str((x @ x).sum().item()).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert float(os.read(reading, 100)) == expected
+
+
+def test_many_threads_record_at_once():
+    results: dict[int, float] = {}
+
+    def work(n: int) -> None:
+        x = torch.full((50,), float(n), requires_grad=True)
+        for _ in range(20):
+            y = (x * 2 + n).sum()
+        y.backward()
+        results[n] = y.item() + x.grad.sum().item()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert results == {n: 150.0 * n + 100.0 for n in range(8)}
+
+
+def test_a_pending_tensor_is_finished_for_another_thread():
+    pending = torch.arange(5) * 3
+    seen: list[list[int]] = []
+    thread = threading.Thread(target=lambda: seen.append((pending + 1).tolist()))
+    thread.start()
+    thread.join()
+    assert seen == [[1, 4, 7, 10, 13]]
+
+
+def test_a_bad_index_leaves_tensors_as_they_were():
+    weight = torch.ones(3, 2, requires_grad=True)
+    assert weight.sum().item() == 6.0  # in memory before the failure
+    kept = torch.arange(3) * 2
+    (F.embedding(torch.tensor([0, 7]), weight) ** 2).sum().backward()
+    with torch.no_grad():
+        weight.sub_(weight.grad)
+    with pytest.raises(IndexError, match=r"embedding.*test_robustness"):
+        weight.sum().item()
+    assert weight.tolist() == [[1.0, 1.0]] * 3
+    assert kept.tolist() == [0, 2, 4]
+    assert (weight * 3).sum().item() == 18.0
+
+
+def test_an_interrupt_leaves_whole_steps():
+    """SIGINT during a flush is raised after it; parameters have taken whole steps only."""
+    weight = torch.zeros(400, 400)
+    ones = torch.ones(400, 400)
+    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            weight.add_(ones)
+            (weight @ ones).sum().item()
+    values = weight.unique()
+    assert values.numel() == 1
+    assert (weight + 1).max().item() == values.item() + 1
+
+
+@pytest.mark.parametrize("kind", ["missing", "a file"])
+def test_a_cache_that_cannot_be_written_is_harmless(tmp_path, kind):
+    place = tmp_path / "cache"
+    if kind == "a file":
+        place.write_text("in the way")
+    else:
+        place = place / "\0".replace("\0", "x") / "deep"
+    run = subprocess.run(
+        [sys.executable, "-c", "import rushlight as t; print((t.ones(3) * 2).tolist())"],
+        env=os.environ | {"RUSHLIGHT_CACHE_DIR": str(place)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.stdout.strip() == "[2.0, 2.0, 2.0]", run.stderr
+
+
+def test_two_processes_fill_the_cache_at_once(tmp_path):
+    code = "import rushlight as t; print((t.ones(3).exp().sum() > 8).item())"
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=os.environ | {"RUSHLIGHT_CACHE_DIR": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    assert [r.communicate(timeout=120)[0].strip() for r in runs] == ["True", "True"]
+
+
+def _many_steps(count: int) -> None:
+    x = torch.randn(4, requires_grad=True)
+    opt = torch.optim.SGD([x], 1e-4, momentum=0.9)
+
+    def step() -> None:
+        opt.zero_grad()
+        (x * x).sum().backward()
+        opt.step()
+
+    for _ in range(20):
+        step()
+    edges, live = local.trace.edges, len(local.trace.live)
+    memory = torch.tensor(0).element_size() and _resident()
+    for _ in range(count):
+        step()
+    assert local.trace.edges == edges
+    assert len(local.trace.live) == live
+    assert _resident() - memory < 8 << 20
+
+
+def _resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads Linux's /proc")
+def test_two_thousand_steps_do_not_grow():
+    _many_steps(2000)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads Linux's /proc")
+def test_a_hundred_thousand_steps_do_not_grow():
+    _many_steps(100_000)
