@@ -1,4 +1,4 @@
-"""What happens to a program that forks, records from many threads, is interrupted, or meets a bad index."""
+"""A program that forks, records from many threads, is interrupted, or meets a bad index."""
 
 from __future__ import annotations
 
