@@ -48,6 +48,7 @@ ROOMS = [
     "special",
     "fft",
     "explain",
+    "compiler",
     "__init__",
     "printing",
     "serialization",

@@ -68,11 +68,12 @@ globals().update(_ALIASES)
 globals().update(_surface.NAMESPACES["torch"])
 
 _ROOMS = (
-    "accelerator", "amp", "autograd", "backends", "cuda", "data", "distributed",
-    "distributions", "fft", "func", "linalg", "mps", "nn", "onnx", "ops", "optim", "random",
+    "accelerator", "amp", "autograd", "compiler", "backends", "cuda", "data", "distributed",
+    "fft", "linalg", "mps", "nn", "onnx", "ops", "optim", "random",
     "return_types", "serialization", "special", "storage", "testing", "utils", "version",
 )  # fmt: skip
 _ELSEWHERE = {
+    "compile": "compiler",
     "save": "serialization",
     "load": "serialization",
     "__version__": "version",
