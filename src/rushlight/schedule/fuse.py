@@ -25,6 +25,7 @@ from rushlight.schedule.reading import (
 )
 from rushlight.views import Shape, View
 
+MAX_DEPTH = 40  # of an inlined chain of elementwise steps
 MAX_ROOTS = 24  # of one group: bounds the size of a kernel's text
 LONG_ROW = 1 << 16  # elements: longer rows are reduced in pieces, one pass at a time
 
@@ -94,11 +95,21 @@ class Fusion:
         self.stored.update(self.outputs)
         for node in self.order:
             self._store_raw_operands(node)
+        self._bound_depth()
         self.users: dict[Node, set[Node]] = defaultdict(set)
         for node in self.order:
             for operand, _ in node.args:
                 self.users[operand].add(node)
         self.units: list[Unit] = []
+
+    def _bound_depth(self) -> None:
+        """Store a node wherever an inlined chain would get long: kernels stay of a size."""
+        depth: dict[Node, int] = {}
+        for node in self.order:
+            below = (depth.get(n, 0) for n, _ in node.args if n not in self.stored)
+            depth[node] = 1 + max(below, default=0)
+            if depth[node] > MAX_DEPTH and node not in self.stored:
+                self.stored.add(node)
 
     def _store_raw_operands(self, node: Node) -> None:
         """Ops with kernels of their own read memory."""
