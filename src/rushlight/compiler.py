@@ -32,7 +32,9 @@ def compile(
     if model is None:
         return compile
     if not callable(model):
-        raise RuntimeError(f"compile: expected a function or module, got {type(model).__name__}")
+        raise RuntimeError(
+            f"compile: expected a function or module, got {type(model).__name__}"
+        )
     return model
 
 

@@ -15,6 +15,7 @@ from typing import Any  # tensors come later
 
 from rushlight import config, errors
 from rushlight.autograd.modes import enable_grad, no_grad
+from rushlight.ops.movement import Placed
 from rushlight.ops.registry import OPS, TensorType
 from rushlight.trace.record import hooks as trace_hooks
 from rushlight.trace.record import local, make_tensor, set_view, value_tensor, write_storage
@@ -196,13 +197,15 @@ class Walk:
         """Add a cotangent of one output of a node, and schedule the node."""
         waiting = self.pending.get(node)
         if waiting is None:
-            self.pending[node] = {output: grad}
+            self.pending[node] = {output: _whole(grad)}
             heapq.heappush(self.heap, (-node.sequence, id(node), node))
         elif output in waiting:
             with self.mode():
-                waiting[output] = waiting[output] + grad
+                total = waiting[output]
+                is_placed = isinstance(grad, Placed)
+                waiting[output] = grad.added_to(total) if is_placed else total + grad
         else:
-            waiting[output] = grad
+            waiting[output] = _whole(grad)
 
     def mode(self) -> Any:
         return enable_grad() if self.create_graph else no_grad()
@@ -262,6 +265,8 @@ class Walk:
         node.check_alive()
         with self.mode():
             results = node_gradients(node, grads)
+            if node.hooks or config.scopes.anomaly:
+                results = [_whole(r) for r in results]
             if node.hooks:
                 given = tuple(grads.get(i) for i in range(max(len(node.out_types), 1)))
                 for hook in list(node.hooks.values()):
@@ -277,6 +282,11 @@ class Walk:
                     self.send(after, output, fit(grad, saved))
         if not self.retain_graph:
             node.free()
+
+
+def _whole(grad: Any) -> Any:
+    """A gradient as a tensor."""
+    return grad.tensor() if isinstance(grad, Placed) else grad
 
 
 def _leading_to(starts: Sequence[Node], ends: set[Node]) -> set[Node]:
@@ -348,6 +358,10 @@ def _attach(node: Node, operands: list[Any], out: Any) -> None:
 def fit(grad: Any, saved: Saved) -> Any:
     """A gradient summed to the shape, and cast to the dtype, of the operand it belongs to."""
     _, _, shape, dtype = saved
+    if isinstance(grad, Placed):
+        if grad.dtype is dtype:
+            return grad
+        grad = grad.tensor()
     if grad.shape != shape:
         grad = sum_to(grad, shape)
     if grad.dtype is not dtype:

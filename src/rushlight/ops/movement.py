@@ -90,12 +90,49 @@ EMBED = Op(  # zeros of `shape` with x's elements at `view`
 )
 
 
+EMBED_ADD = Op(  # `total` with x's elements added at `view`
+    "embed_add",
+    attrs=("view",),
+    type=lambda total, x, view: TensorType(total.shape, total.dtype),
+    lower=lambda k, total, x, view: k.update(
+        total, [(k.as_strided(total, *view) + x, view)], total.shape, total.dtype
+    ),
+    vjp=lambda g, out, total, x, view: (
+        g,
+        take_view(
+            AS_STRIDED, in_order(g), shape=view.shape, strides=view.strides, offset=view.offset
+        ),
+    ),
+)
+
+
+class Placed:
+    """A gradient that is zero but at `view`: sums of many (the slices of a sequence, say) are
+    made in one piece of memory.
+    """
+
+    __slots__ = ("part", "shape", "view")
+
+    def __init__(self, part: Any, *, shape: Shape, view: View) -> None:
+        self.part, self.shape, self.view = part, shape, view
+
+    @property
+    def dtype(self) -> Any:
+        return self.part.dtype
+
+    def tensor(self) -> Any:
+        return EMBED(self.part, shape=self.shape, view=self.view)
+
+    def added_to(self, total: Any) -> Any:
+        return EMBED_ADD(total, self.part, view=self.view)
+
+
 def embedding(view: Callable[..., View]) -> Callable[..., Any]:
     """The derivative of a view op that reads no element twice."""
 
     def vjp(g: Any, out: Any, x: Any, **attrs: Any) -> Any:
         place = view(Plain(tuple(x.shape)), **attrs)
-        return EMBED(g, shape=tuple(x.shape), view=place)
+        return Placed(g, shape=tuple(x.shape), view=place)
 
     return vjp
 
