@@ -23,6 +23,15 @@ from rushlight.runtime.buffers import Buffer, rounded_size, wrap_array
 from rushlight.runtime.program import HostCall, Program
 
 
+@pytest.fixture(autouse=True)
+def _no_garbage_of_other_tests():
+    """Memory counters are the process's: nothing may be collected while a test compares them."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def folder_for_compiled_kernels(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
