@@ -157,3 +157,8 @@ def test_shuffles_and_blocks():
     check("F.fold", normal(2, 18, 9), (6, 6), 3, padding=1, stride=2)
     check("F.local_response_norm", X2, 3, alpha=0.1)
     check("F.local_response_norm", X2, 2)
+
+
+def test_transposed_convolution_padded_by_its_stride_or_more():
+    how = {"stride": 2, "padding": 1, "output_padding": 2, "dilation": 3}
+    check("F.conv_transpose2d", X2, normal(4, 3, 3, 3, seed=1), None, **how)

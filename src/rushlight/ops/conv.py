@@ -128,6 +128,14 @@ def input_grad_lower(
     return k.reshape(out, (g.shape[0], weight.shape[1] * groups, *size))
 
 
+def _leading(x: Any, shape: Any) -> Any:
+    """The part of x of this shape: an output padding of a stride or more makes x longer."""
+    for d, size in enumerate(shape):
+        if x.shape[d] != size:
+            x = x.narrow(d, 0, size)
+    return x
+
+
 CONV_INPUT_GRAD = Op(
     "convolution_transpose",
     attrs=("size", *HOW),
@@ -136,7 +144,7 @@ CONV_INPUT_GRAD = Op(
     ),
     lower=input_grad_lower,
     vjp=lambda h, out, g, weight, size, **how: (
-        CONV(h, conjugate(weight), **how),
+        _leading(CONV(h, conjugate(weight), **how), g.shape),
         CONV_WEIGHT_GRAD(h, conjugate(g), kernel=tuple(weight.shape[2:]), **how),
     ),
 )
