@@ -9,6 +9,7 @@ from nn_parity import array, assert_same, both_raise, torch
 
 import rushlight as rl
 from rushlight.data import loader
+from rushlight.trace.record import local
 
 X, Y = np.arange(30, dtype=np.float32).reshape(10, 3), np.arange(10)
 Point = collections.namedtuple("Point", ["x", "y"])
@@ -155,3 +156,66 @@ def test_ranks_share_a_dataset(drop_last):
     kind = rl.utils.data.DistributedSampler
     shuffled = [i for r in range(2) for i in kind(range(10), 2, r, seed=3)]
     assert sorted(shuffled) == list(range(10))
+
+
+class _Words(rl.utils.data.Dataset):
+    """Samples whose making depends on how long the word is."""
+
+    def __init__(self, words, width=8):
+        self.words, self.width = words, width
+
+    def __len__(self):
+        return len(self.words)
+
+    def __getitem__(self, index):
+        word = rl.tensor(self.words[index], dtype=rl.long)
+        x = rl.zeros(self.width, dtype=rl.long)
+        x[1 : 1 + len(word)] = word
+        return x
+
+
+class _Spoken(rl.utils.data.IterableDataset):
+    """Such samples as a stream; wider, so that no path is known from the other test."""
+
+    def __init__(self, words):
+        self.words = _Words(words, width=9)
+
+    def __iter__(self):
+        return (self.words[i] for i in range(len(self.words)))
+
+
+def _edges_after_each_step(batches):
+    edges = []
+    for batch in batches:
+        scale = rl.ones(batch.shape[1], requires_grad=True)
+        loss = (batch * scale).exp().mean()
+        loss.backward()
+        assert rl.isfinite(loss).item()
+        edges.append(local.trace.edges)
+    return edges
+
+
+@pytest.mark.parametrize("kind", [_Words, _Spoken])
+def test_steps_on_samples_of_varied_making_record_nothing_new(kind):
+    lengths = [1, 2, 3, 4, 5, 6, 1, 2]
+    once = [[1] * n for n in lengths]
+    ever_new = [[2] * n for n in (6, 3, 2, 5, 1, 4, 4, 4, 2, 6, 6, 1, 5, 5, 3, 3)]
+    loader = rl.utils.data.DataLoader(kind(once + once + ever_new), batch_size=4)
+    edges = _edges_after_each_step(loader)
+    assert len(edges) == 8
+    assert edges[2:] == [edges[2]] * 6
+
+
+def test_samples_that_require_grad_keep_their_graph():
+    weight = rl.ones(3, requires_grad=True)
+
+    class Scaled(rl.utils.data.Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return weight * index
+
+    for batch in rl.utils.data.DataLoader(Scaled(), batch_size=2):
+        batch.sum().backward()
+    assert weight.grad.tolist() == [6.0, 6.0, 6.0]

@@ -14,6 +14,7 @@ from rushlight.data.sampler import (
     Sampler,
     SequentialSampler,
 )
+from rushlight.trace.record import flush
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -21,6 +22,16 @@ T_co = TypeVar("T_co", covariant=True)
 def get_worker_info() -> Any:
     """What a dataset may know about the worker process it runs in: None in the main one."""
     return None
+
+
+def _computed(made: T_co) -> T_co:
+    """What a dataset or a collation made, once its tensors have been computed.
+
+    How a sample is made may depend on its contents (the length of a word, say). Left pending, that
+    would be part of the step that reads the batch, and each batch would be a step never seen before.
+    """
+    flush()
+    return made
 
 
 class _Endless(Sampler[None]):
@@ -137,12 +148,12 @@ class DataLoader(Generic[T_co]):
         fetch_many = getattr(self.dataset, "__getitems__", None)
         for chosen in self._index_sampler:
             if not self._auto_collation:
-                samples = self.dataset[chosen]
+                samples = _computed(self.dataset[chosen])
             elif fetch_many:
-                samples = fetch_many(chosen)
+                samples = _computed(fetch_many(chosen))
             else:
-                samples = [self.dataset[i] for i in chosen]
-            yield self.collate_fn(samples)
+                samples = [_computed(self.dataset[i]) for i in chosen]
+            yield _computed(self.collate_fn(samples))
 
     def _stream(self) -> Iterator[Any]:
         """Samples of a stream, as many at a time as the batch sampler asks for."""
@@ -151,16 +162,16 @@ class DataLoader(Generic[T_co]):
         for count, chosen in enumerate(self._index_sampler):
             if not self._auto_collation:
                 try:
-                    samples = next(source)
+                    samples = _computed(next(source))
                 except StopIteration:
                     return
             else:
-                samples = [sample for _, sample in zip(chosen, source, strict=False)]
+                samples = [_computed(s) for _, s in zip(chosen, source, strict=False)]
                 if not samples or (self.drop_last and len(samples) < len(chosen)):
                     return
             if expected is not None and count >= expected:
                 _warn_longer(expected, count + 1)
-            yield self.collate_fn(samples)
+            yield _computed(self.collate_fn(samples))
 
     def _stream_length(self) -> int | None:
         return len(self) if hasattr(self.dataset, "__len__") else None
