@@ -23,8 +23,6 @@ from rushlight.schedule.fuse import Root, Unit
 from rushlight.schedule.reading import Expression, Reader
 from rushlight.views import Shape, View
 
-SIMPLE = frozenset(("load", "number", "const", "map", "cast"))
-
 
 @dataclass(frozen=True, slots=True)
 class Split:

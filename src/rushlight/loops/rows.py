@@ -3,8 +3,8 @@
     for each row of the chunk:               (all outer dimensions)
         values that are equal along the row
         for each phase:
-            for the elements of the row, 16 at a time: accumulate this phase's reductions, store
-            results combine the lanes of each reduction; values of the row that depend on them
+            for the elements of the row, 16 at a time: accumulate reductions, store results
+            combine the lanes of each reduction; then the row's values that depend on them
 
 A 'map' kernel has one phase and no reductions, and cuts long rows into blocks. A 'split' kernel
 reduces blocks of long rows into partial results, which a second entry adds up in order. A
@@ -16,8 +16,7 @@ alone.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from math import prod
 from typing import Any  # attributes
 
@@ -25,9 +24,11 @@ from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
 from rushlight.ir.node import Node
 from rushlight.loops import expressions as ex
+from rushlight.loops.accumulator import Accumulator
+from rushlight.loops.body import Body
 from rushlight.loops.group import CHUNK, Access, GroupKernel, Step
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
-from rushlight.loops.text import IOTA, Text, stored_type
+from rushlight.loops.text import IOTA, stored_type
 from rushlight.schedule.fuse import LONG_ROW
 from rushlight.schedule.reading import Expression
 
@@ -45,14 +46,13 @@ def launches(
 ) -> list[Launch]:
     """The launches of a unit: one, or two for long rows (pieces, then their combination)."""
     nest = kernel.nest
-    if any(s == 0 for s in nest.sizes) and nest.mode in ("map",):
+    if nest.mode == "map" and 0 in nest.sizes:
         return []
     key = kernel.key()
-    source = _SOURCES.get(key)
-    if source is None:
+    sources = _SOURCES.get(key)
+    if sources is None:
         digest = hashlib.sha256(repr(key).encode()).hexdigest()[:20]
-        source = write(kernel, f"{nest.mode}_{digest}")
-        _SOURCES[key] = source
+        sources = _SOURCES[key] = write(kernel, f"{nest.mode}_{digest}")
     pointers = []
     for access in nest.accesses:
         if access.node is not None:
@@ -72,21 +72,22 @@ def launches(
         ints.append(check_of(gather.node))
     if kernel.gathers:
         pointers.append(errors)
-    return _shape_launches(kernel, source, pointers, ints, partial)
+    return _shape_launches(kernel, sources, pointers, ints, partial)
 
 
-_SOURCES: dict[Any, KernelSource] = {}
+_SOURCES: dict[Any, tuple[KernelSource, ...]] = {}
 
 
 def _shape_launches(
     kernel: GroupKernel,
-    source: KernelSource,
+    sources: tuple[KernelSource, ...],
     pointers: list[BufferRef],
     ints: list[int],
     partial: Any,
 ) -> list[Launch]:
     """Cut the loops into chunks, and append the numbers that say how."""
     nest = kernel.nest
+    source = sources[0]
     rows = prod(nest.sizes[: nest.outer])
     if nest.mode == "column":
         width = 16 * _column_vectors(nest.sizes[nest.lane])
@@ -117,13 +118,9 @@ def _shape_launches(
     place = partial(rows * blocks * size)
     numbers = [*ints, rows, step, blocks]
     both = [*pointers, place]
-    combine = KernelSource(
-        source.name + "_combine", source.text.split(_SEPARATOR)[1], source.needs
-    )
-    pieces = KernelSource(source.name, source.text.split(_SEPARATOR)[0], source.needs)
     return [
-        _launch(pieces, rows * blocks, both, numbers),
-        _launch(combine, rows, both, numbers),
+        _launch(source, rows * blocks, both, numbers),
+        _launch(sources[1], rows, both, numbers),
     ]
 
 
@@ -134,9 +131,6 @@ def _is_turned(kernel: GroupKernel) -> bool:
         a.node is not None and a.strides[-1] not in (0, 1) and a.strides[nest.outer - 1] == 1
         for a in nest.accesses
     )
-
-
-_SEPARATOR = "; --- combine ---\n"
 
 
 def _launch(
@@ -189,33 +183,28 @@ def _stash_stride(inner: int) -> int:
     return (inner + 16) * 8
 
 
-def write(kernel: GroupKernel, name: str) -> KernelSource:
-    """The text of a group's kernel."""
-    writer = _Writer(kernel)
-    mode = kernel.nest.mode
-    if mode == "column":
-        text = writer.column_kernel(name)
-    elif mode == "split":
-        text = writer.row_kernel(name)
-        second = _Writer(kernel)
-        text += _SEPARATOR + second.combine_kernel(name + "_combine")
-        return KernelSource(name, text, frozenset(writer.text.needs | second.text.needs))
-    else:
-        text = writer.row_kernel(name)
-    return KernelSource(name, text, frozenset(writer.text.needs))
-
-
-class _Writer:
-    """Writes one kernel. Loop counters and accumulators live in allocas, which LLVM turns into
-    registers.
+def write(kernel: GroupKernel, name: str) -> tuple[KernelSource, ...]:
+    """The kernels of a group: one, or for long rows the one for pieces and the one that
+    combines them.
     """
+    first = _Writer(kernel)
+    mode = kernel.nest.mode
+    text = first.column_kernel(name) if mode == "column" else first.row_kernel(name)
+    made = KernelSource(name, text, frozenset(first.text.needs))
+    if mode != "split":
+        return (made,)
+    second = _Writer(kernel)
+    text = second.combine_kernel(name + "_combine")
+    return made, KernelSource(name + "_combine", text, frozenset(second.text.needs))
+
+
+class _Writer(Body):
+    """Writes one kernel of a group."""
 
     def __init__(self, kernel: GroupKernel) -> None:
+        super().__init__()
         self.kernel = kernel
         self.nest = kernel.nest
-        self.text = Text()
-        self.allocas: list[str] = []
-        self.labels = 0
         self.row_values: dict[Expression, str] = {}
         self.reduced: dict[Any, str] = {}
         self.offsets: dict[int, str] = {}  # access -> offset of the current row (elements)
@@ -226,98 +215,34 @@ class _Writer:
     # -------------------------------------------------------------------------------
 
     def _load_arguments(self, extra: tuple[str, ...], has_partial: bool = False) -> None:
-        text, kernel, nest = self.text, self.kernel, self.nest
-        slot = 0
-        self.base: dict[int, str] = {}
-        for access in nest.accesses:
-            if access.node is not None:
-                self.base[access.number] = text.slot(slot, "ptr")
-                slot += 1
-        self.cells = []
-        for _ in kernel.numbers:
-            self.cells.append(text.slot(slot, "ptr"))
-            slot += 1
-        self.errors = ""
-        if kernel.gathers:
-            self.errors = text.slot(slot, "ptr")
-            slot += 1
-        self.partial = ""
-        if has_partial:
-            self.partial = text.slot(slot, "ptr")
-            slot += 1
-        self.sizes = [text.slot(slot + d) for d in range(len(nest.sizes))]
-        slot += len(nest.sizes)
+        kernel, nest = self.kernel, self.nest
+        dims = len(nest.sizes)
+        self.base = {a.number: self.pointer() for a in nest.accesses if a.node is not None}
+        self.number_cells = [self.pointer() for _ in kernel.numbers]
+        self.errors = self.pointer() if kernel.gathers else ""
+        self.partial = self.pointer() if has_partial else ""
+        self.sizes = self.numbers(dims)
         self.strides: dict[int, list[str]] = {}
         self.affine: dict[int, str] = {}
         for access in nest.accesses:
-            self.strides[access.number] = [text.slot(slot + d) for d in range(len(nest.sizes))]
-            slot += len(nest.sizes)
+            self.strides[access.number] = self.numbers(dims)
             if access.node is None:
-                self.affine[access.number] = text.slot(slot)
-                slot += 1
+                self.affine[access.number] = self.number()
         self.steps: dict[Expression, list[tuple[str, str]]] = {}
         self.checks: dict[Expression, str] = {}
         self.bad: dict[Expression, str] = {}
         for gather in kernel.gathers:
-            pairs = []
-            for _ in gather.args:
-                pairs.append((text.slot(slot), text.slot(slot + 1)))
-                slot += 2
-            self.steps[gather] = pairs
-            self.checks[gather] = text.slot(slot)
-            slot += 1
-            self.bad[gather] = self._alloca("i1", "false")
-        self.extra = {name: text.slot(slot + i) for i, name in enumerate(extra)}
-
-    def _alloca(self, kind: str, initial: str | None = None) -> str:
-        name = f"%a{len(self.allocas)}"
-        self.allocas.append(f"  {name} = alloca {kind}, align 64")
-        if initial is not None:
-            self.text.line(f"store {kind} {initial}, ptr {name}")
-        return name
-
-    def _label(self) -> str:
-        self.labels += 1
-        return f"l{self.labels}"
-
-    @contextmanager
-    def _loop(self, start: str, stop: str, step: str = "1") -> Iterator[str]:
-        """`for i in range(start, stop, step)`; yields the counter."""
-        text = self.text
-        counter = self._alloca("i64")
-        head, body, done = self._label(), self._label(), self._label()
-        text.line(f"store i64 {start}, ptr {counter}")
-        text.line(f"br label %{head}")
-        text.label(head)
-        i = text.let(f"load i64, ptr {counter}")
-        go = text.let(f"icmp slt i64 {i}, {stop}")
-        text.line(f"br i1 {go}, label %{body}, label %{done}")
-        text.label(body)
-        yield i
-        text.line(f"store i64 {text.let(f'add i64 {i}, {step}')}, ptr {counter}")
-        text.line(f"br label %{head}")
-        text.label(done)
-
-    @contextmanager
-    def _when(self, condition: str) -> Iterator[None]:
-        text = self.text
-        body, done = self._label(), self._label()
-        text.line(f"br i1 {condition}, label %{body}, label %{done}")
-        text.label(body)
-        yield
-        text.line(f"br label %{done}")
-        text.label(done)
+            self.steps[gather] = [(self.number(), self.number()) for _ in gather.args]
+            self.checks[gather] = self.number()
+            self.bad[gather] = self.cell("i1", "false")
+        self.extra = {name: self.number() for name in extra}
 
     def _finish(self, name: str) -> str:
         for gather, flag in self.bad.items():
-            with self._when(self.text.let(f"load i1, ptr {flag}")):
+            with self.when(self.text.let(f"load i1, ptr {flag}")):
                 place = self.text.place("i64", self.errors, self.checks[gather])
                 self.text.line(f"store i64 1, ptr {place}")
-        head = (
-            f"define void @{name}(ptr %args, i64 %begin, i64 %end, ptr %scratch) {{\nentry:\n"
-        )
-        lines = [*self.allocas, *self.text.lines, "  ret void", "}"]
-        return head + "\n".join(lines) + "\n"
+        return self.function(name)
 
     # -- offsets
     # ---------------------------------------------------------------------------------
@@ -359,7 +284,7 @@ class _Writer:
             "split": ("rows", "step", "blocks"),
         }[nest.mode]
         self._load_arguments(extra, nest.mode == "split")
-        with self._loop("%begin", "%end") as chunk:
+        with self.loop("%begin", "%end") as chunk:
             if nest.mode == "row":
                 first = text.let(f"mul i64 {chunk}, {self.extra['together']}")
                 self._rows(first, "0", None)
@@ -382,7 +307,7 @@ class _Writer:
         last = text.smallest(
             text.let(f"add i64 {first}, {self.extra['together']}"), self.extra["rows"]
         )
-        with self._loop(first, last) as row:
+        with self.loop(first, last) as row:
             self.offsets = self._row_offsets(self._coordinates(row, range(self.nest.outer)))
             self.row_values, self.filled = {}, set()
             self._phases(low, high)
@@ -399,7 +324,7 @@ class _Writer:
             for step in inside:
                 self._hoist(step.expression)
             reducing = [s for s in inside if s.root.kind == "reduce"]
-            totals = {s: _Accumulator(self, s) for s in reducing}
+            totals = {s: Accumulator(self, s, self.nest.mode == "column") for s in reducing}
             self._inner_loops(inside, totals, low, high)
             for step in reducing:
                 value = totals[step].combined()
@@ -420,7 +345,7 @@ class _Writer:
         for step in steps:
             self._hoist(step.expression)
         reducing = [s for s in steps if s.root.kind == "reduce"]
-        totals = {s: _Accumulator(self, s) for s in reducing}
+        totals = {s: Accumulator(self, s, self.nest.mode == "column") for s in reducing}
         self._inner_loops(steps, totals, low, high)
         for i, step in enumerate(reducing):
             cell = text.let(f"mul i64 {chunk}, {len(reducing)}")
@@ -433,12 +358,12 @@ class _Writer:
         text = self.text
         self._load_arguments(("rows", "step", "blocks"), True)
         reducing = [s for s in self.kernel.steps if s.root.kind == "reduce"]
-        with self._loop("%begin", "%end") as row:
+        with self.loop("%begin", "%end") as row:
             self.offsets = self._row_offsets(self._coordinates(row, range(self.nest.outer)))
-            totals = [_Accumulator(self, s) for s in reducing]
+            totals = [Accumulator(self, s, self.nest.mode == "column") for s in reducing]
             start = text.let(f"mul i64 {row}, {self.extra['blocks']}")
             stop = text.let(f"add i64 {start}, {self.extra['blocks']}")
-            with self._loop(start, stop) as piece:
+            with self.loop(start, stop) as piece:
                 cell = text.let(f"mul i64 {piece}, {len(reducing)}")
                 for i, total in enumerate(totals):
                     at = text.let(f"add i64 {cell}, {i}")
@@ -478,7 +403,7 @@ class _Writer:
         return found
 
     def _inner_loops(
-        self, steps: list[Step], totals: dict[Step, _Accumulator], low: str, high: str | None
+        self, steps: list[Step], totals: dict[Step, Accumulator], low: str, high: str | None
     ) -> None:
         nest, text = self.nest, self.text
         length = self.sizes[-1]
@@ -491,7 +416,7 @@ class _Writer:
         for d in dims[1:]:
             count = text.let(f"mul i64 {count}, {self.sizes[d]}")
             first = text.let(f"mul i64 {first}, {self.sizes[d]}")
-        with self._loop(first, count) as index:
+        with self.loop(first, count) as index:
             where = self._coordinates(index, dims)
             offsets = {
                 a.number: self._offset(a, where, self.offsets[a.number]) for a in nest.accesses
@@ -500,7 +425,7 @@ class _Writer:
             self._lane_loop(steps, totals, offsets, "0", length, before)
 
     def _lane_loop(
-        self, steps: list[Step], totals: dict[Step, _Accumulator], offsets: dict[int, str],
+        self, steps: list[Step], totals: dict[Step, Accumulator], offsets: dict[int, str],
         low: str, high: str, before: str,
     ) -> None:  # fmt: skip
         """The innermost loop: whole vectors, then the rest under a mask."""
@@ -509,17 +434,17 @@ class _Writer:
         whole = text.let(f"and i64 {count}, -16")
         stop = text.let(f"add i64 {low}, {whole}")
         filled = set(self.filled)
-        with self._loop(low, stop, "16") as i:
+        with self.loop(low, stop, "16") as i:
             self._body(steps, totals, offsets, i, None, before)
         self.filled = filled
         rest = text.let(f"icmp slt i64 {stop}, {high}")
-        with self._when(rest):
+        with self.when(rest):
             left = text.let(f"sub i64 {high}, {stop}")
             mask = text.let(f"icmp slt <16 x i64> {IOTA}, {text.splat('i64', left)}")
             self._body(steps, totals, offsets, stop, mask, before)
 
     def _body(
-        self, steps: list[Step], totals: dict[Step, _Accumulator], offsets: dict[int, str],
+        self, steps: list[Step], totals: dict[Step, Accumulator], offsets: dict[int, str],
         i: str, mask: str | None, before: str,
     ) -> None:  # fmt: skip
         values: dict[Expression, str] = {}
@@ -591,7 +516,9 @@ class _Writer:
         if e.kind == "const":
             return ex.literal(e.node.attrs[0], kind)
         if e.kind == "number":
-            return ex.load_number(text, kind, self.cells[self.kernel.numbers.index(e.node)])
+            return ex.load_number(
+                text, kind, self.number_cells[self.kernel.numbers.index(e.node)]
+            )
         if e.kind == "map":
             name = e.node.attrs[0]
             operands = [value(a) for a in e.args]
@@ -731,7 +658,7 @@ class _Writer:
         width = 16 * COLUMN_VECTORS
         many = text.let(f"icmp sgt i64 {self.sizes[lane]}, {16 * (COLUMN_VECTORS - 1)}")
         step = text.let(f"select i1 {many}, i64 {width}, i64 16")
-        with self._loop("%begin", "%end") as chunk:
+        with self.loop("%begin", "%end") as chunk:
             row = text.let(f"udiv i64 {chunk}, {self.extra['across']}")
             block = text.let(f"urem i64 {chunk}, {self.extra['across']}")
             outer = self._coordinates(row, range(nest.outer))
@@ -759,12 +686,15 @@ class _Writer:
             masks.append(text.let(f"icmp slt <16 x i64> {IOTA}, {text.splat('i64', here)}"))
             starts.append(text.let(f"add i64 {low}, {16 * v}"))
         steps = self.kernel.steps
-        totals = [{s: _Accumulator(self, s) for s in steps} for _ in range(vectors)]
+        totals = [
+            {s: Accumulator(self, s, self.nest.mode == "column") for s in steps}
+            for _ in range(vectors)
+        ]
         dims = nest.inner_dims
         count = "1"
         for d in dims:
             count = text.let(f"mul i64 {count}, {self.sizes[d]}")
-        with self._loop("0", count) as index:
+        with self.loop("0", count) as index:
             where = self._coordinates(index, dims)
             offsets = {
                 a.number: self._offset(a, where, self.offsets[a.number]) for a in nest.accesses
@@ -788,7 +718,7 @@ class _Writer:
 
     def _column_body(
         self,
-        totals: dict[Step, _Accumulator],
+        totals: dict[Step, Accumulator],
         offsets: dict[int, str],
         i: str,
         mask: str,
@@ -813,166 +743,3 @@ def _kept_dtype(kind: dtype) -> dtype:
 
 def _kept_size(kind: dtype) -> int:
     return _kept_dtype(kind).itemsize
-
-
-def sum_dtype(kind: str, operand: dtype) -> dtype:
-    """What a reduction is kept in: float64 for float sums and products."""
-    if kind in ("sum", "prod") and operand.is_floating_point:
-        return dt.float64
-    return operand
-
-
-def identity(kind: str, work: dtype) -> Any:
-    if kind in ("sum", "prod"):
-        return 0 if kind == "sum" else 1
-    if kind in ("any", "all"):
-        return kind == "all"
-    low = kind in ("max", "argmax")
-    if work.is_floating_point:
-        return float("-inf") if low else float("inf")
-    if work is dt.bool_:
-        return not low
-    bits = work.itemsize * 8
-    if work is dt.uint8:
-        return 0 if low else 255
-    return -(2 ** (bits - 1)) if low else 2 ** (bits - 1) - 1
-
-
-class _Accumulator:
-    """The running lanes of one reduction (and their positions, for arg forms)."""
-
-    def __init__(self, writer: _Writer, step: Step) -> None:
-        self.writer = writer
-        self.text = writer.text
-        self.kind: str = step.root.home.attrs[0]
-        self.operand = step.expression.node.dtype
-        self.out = step.root.home.dtype
-        self.work = sum_dtype(self.kind, self.operand)
-        self.is_arg = self.kind.startswith("arg")
-        start = ex.literal(identity(self.kind, self.work), self.work)
-        self.cell = writer._alloca(ex.vector(self.work), start)
-        self.places = writer._alloca("<16 x i64>", f"splat (i64 {-1})") if self.is_arg else ""
-
-    def _load(self) -> str:
-        return self.text.let(f"load {ex.vector(self.work)}, ptr {self.cell}")
-
-    def add(self, value: str, mask: str | None, at: str) -> None:
-        """Take in 16 values; `at` is the position of the first (or of all, down columns)."""
-        text = self.text
-        value = ex.cast(text, value, self.operand, self.work)
-        if self.is_arg:
-            self._add_place(value, mask, at)
-            return
-        if mask is not None:
-            same = ex.literal(identity(self.kind, self.work), self.work)
-            value = ex.select(text, self.work, mask, value, same)
-        made = self._merge(self._load(), value)
-        text.line(f"store {ex.vector(self.work)} {made}, ptr {self.cell}")
-
-    def _merge(self, a: str, b: str) -> str:
-        name = {
-            "sum": "add",
-            "prod": "mul",
-            "max": "max",
-            "min": "min",
-            "any": "or",
-            "all": "and",
-        }
-        return ex.emit(self.text, name[self.kind], self.work, [a, b])
-
-    def _add_place(self, value: str, mask: str | None, at: str) -> None:
-        text = self.text
-        index = text.splat("i64", at)
-        if self.writer.nest.mode != "column":
-            index = text.let(f"add <16 x i64> {index}, {IOTA}")
-        best, place = self._load(), text.let(f"load <16 x i64>, ptr {self.places}")
-        wins = self._beats(value, best, index, place)
-        if mask is not None:
-            wins = text.let(f"and <16 x i1> {wins}, {mask}")
-        self._take(wins, value, index, best, place)
-
-    def _take(self, wins: str, value: str, index: str, best: str, place: str) -> None:
-        text = self.text
-        text.line(
-            f"store {ex.vector(self.work)} {ex.select(text, self.work, wins, value, best)}, "
-            f"ptr {self.cell}"
-        )
-        text.line(
-            f"store <16 x i64> {ex.select(text, dt.int64, wins, index, place)}, ptr {self.places}"
-        )
-
-    def _beats(self, value: str, best: str, index: str, place: str) -> str:
-        """Where a candidate replaces the best so far: nothing yet, better, first NaN, or as
-        good but earlier.
-        """
-        text, v = self.text, ex.vector(self.work)
-        test = "gt" if self.kind == "argmax" else "lt"
-        better = ex.emit(text, test, self.work, [value, best])
-        empty = text.let(f"icmp slt <16 x i64> {place}, zeroinitializer")
-        full = text.let(f"icmp sge <16 x i64> {index}, zeroinitializer")
-        same = ex.emit(text, "eq", self.work, [value, best])
-        if self.work.is_floating_point:
-            is_nan = text.let(f"fcmp uno {v} {value}, zeroinitializer")
-            best_nan = text.let(f"fcmp uno {v} {best}, zeroinitializer")
-            not_best = text.let(f"xor <16 x i1> {best_nan}, {ex.SPLAT_TRUE}")
-            first_nan = text.let(f"and <16 x i1> {is_nan}, {not_best}")
-            better = text.let(f"or <16 x i1> {better}, {first_nan}")
-            both = text.let(f"and <16 x i1> {is_nan}, {best_nan}")
-            same = text.let(f"or <16 x i1> {same}, {both}")
-        earlier = text.let(f"icmp slt <16 x i64> {index}, {place}")
-        tie = text.let(f"and <16 x i1> {same}, {earlier}")
-        wins = text.let(f"or <16 x i1> {text.let(f'or <16 x i1> {better}, {tie}')}, {empty}")
-        return text.let(f"and <16 x i1> {wins}, {full}")
-
-    def _fold(self) -> None:
-        """Combine the lanes by halves; every lane ends with the same value."""
-        text, v = self.text, ex.vector(self.work)
-        for half in (8, 4, 2, 1):
-            order = ", ".join(f"i32 {lane ^ half}" for lane in range(16))
-            value = self._load()
-            other = text.let(f"shufflevector {v} {value}, {v} poison, <16 x i32> <{order}>")
-            if self.is_arg:
-                place = text.let(f"load <16 x i64>, ptr {self.places}")
-                moved = text.let(
-                    f"shufflevector <16 x i64> {place}, <16 x i64> poison, <16 x i32> <{order}>"
-                )
-                self._take(self._beats(other, value, moved, place), other, moved, value, place)
-            else:
-                text.line(f"store {v} {self._merge(value, other)}, ptr {self.cell}")
-
-    def combined(self) -> str:
-        """The reduction of all lanes, in every lane."""
-        self._fold()
-        return self.result()
-
-    def result(self) -> str:
-        """The lanes as they are, in the result's dtype."""
-        if self.is_arg:
-            return self.text.let(f"load <16 x i64>, ptr {self.places}")
-        return ex.cast(self.text, self._load(), self.work, self.out)
-
-    def save(self, place: str) -> None:
-        """Combine the lanes and keep the value (and position) in a 16-byte cell."""
-        self._fold()
-        text = self.text
-        stored = "i8" if self.work is dt.bool_ else ex.element(self.work)
-        value = ex.to_memory(text, self.work, self._load())
-        one = text.let(f"extractelement <16 x {stored}> {value}, i32 0")
-        text.line(f"store {stored} {one}, ptr {place}, align 8")
-        if self.is_arg:
-            where = text.let(f"load <16 x i64>, ptr {self.places}")
-            index = text.let(f"extractelement <16 x i64> {where}, i32 0")
-            text.line(f"store i64 {index}, ptr {text.place('i64', place, '1')}, align 8")
-
-    def add_saved(self, place: str) -> None:
-        """Take in a kept value."""
-        text = self.text
-        kind = dt.float32 if self.work in (dt.float16, dt.bfloat16) else self.work
-        value = ex.load_one(text, kind, place)
-        if self.is_arg:
-            index = ex.load_one(text, dt.int64, text.place("i64", place, "1"))
-            best, where = self._load(), text.let(f"load <16 x i64>, ptr {self.places}")
-            self._take(self._beats(value, best, index, where), value, index, best, where)
-            return
-        made = self._merge(self._load(), value)
-        text.line(f"store {ex.vector(self.work)} {made}, ptr {self.cell}")

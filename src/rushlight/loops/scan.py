@@ -19,9 +19,9 @@ from rushlight.dtypes import dtype
 from rushlight.ir.node import Node, view_of
 from rushlight.loops import expressions as ex
 from rushlight.loops import text as kernel_text
+from rushlight.loops.accumulator import identity, sum_dtype
 from rushlight.loops.body import Body
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
-from rushlight.loops.rows import identity, sum_dtype
 from rushlight.loops.scatter import combining
 from rushlight.loops.text import IOTA
 
