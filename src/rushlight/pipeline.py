@@ -173,6 +173,7 @@ def make_window(value: Value, view: View) -> tuple[Value, View | None]:
         TensorType(shape, kind), buffers.wrap(base, start, (high - low) * kind.itemsize)
     )
     made.claimed = True
+    made.buffer.is_foreign = base.is_shared
     if base.windows is None:
         base.windows = []
     elif len(base.windows) > _MANY_WINDOWS:
@@ -183,6 +184,14 @@ def make_window(value: Value, view: View) -> tuple[Value, View | None]:
 
 
 hooks.make_window = make_window
+
+
+def copy_value(value: Value) -> Value:
+    """A Value with the contents that a realised one has now."""
+    return Value(value.type, _copy(value.buffer, value.type))
+
+
+hooks.copy_value = copy_value
 
 
 def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:

@@ -383,10 +383,10 @@ class Tensor:
             raise RuntimeError(
                 "cannot register a hook on a tensor that doesn't require gradient"
             )
-        if node.prehooks is None:
-            node.prehooks = {}
+        if node.output_hooks is None:
+            node.output_hooks = {}
         node.touch()
-        return RemovableHandle(node.prehooks.setdefault(self._output, {}), hook)
+        return RemovableHandle(node.output_hooks.setdefault(self._output, {}), hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Any:
         """Call `hook(tensor)` after its `.grad` was accumulated (leaves only)."""
@@ -451,7 +451,7 @@ class Tensor:
         if self.dtype is dt.bfloat16:
             raise TypeError("Got unsupported ScalarType BFloat16")
         array = self._array()
-        self._storage.exports = True
+        realised(self._storage).export(array)
         return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -647,11 +647,11 @@ def from_numpy(array: Any) -> Tensor:
             "given numpy array has byte order different from the native byte order."
         )
     buffer = buffers.wrap_array(array)
+    buffer.is_foreign = True
     count = buffer.nbytes // kind.itemsize
     is_plain = array.flags.c_contiguous
     value = Value(TensorType(tuple(array.shape) if is_plain else (count,), kind), buffer)
     storage = Storage(value)
-    storage.owner = array
     storage.buffer = buffer
     value.claimed = True
     out = make_tensor(Tensor, storage, value.type)

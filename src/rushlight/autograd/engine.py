@@ -245,16 +245,16 @@ class Walk:
                 hook(target)
 
     def _call_prehooks(self, node: Node, grads: Gradients) -> Gradients:
-        if node.prehooks:
-            for output, hooks in node.prehooks.items():
+        if node.output_hooks:
+            for output, hooks in node.output_hooks.items():
                 for hook in list(hooks.values()):
                     if output in grads:
                         with self.mode():
                             changed = hook(grads[output])
                         if changed is not None:
                             grads[output] = changed
-        if node.post_hooks:
-            for hook in list(node.post_hooks.values()):
+        if node.prehooks:
+            for hook in list(node.prehooks.values()):
                 given = tuple(grads.get(i) for i in range(max(len(node.out_types), 1)))
                 changed = hook(given)
                 if changed is not None:

@@ -197,8 +197,10 @@ def view_as_dtype(x: Any, kind: dtype) -> Any:
     value = Value(TensorType((count,), kind), buffer)
     value.claimed = True
     alias = Storage(value)
-    alias.buffer, alias.owner = buffer, x._storage
-    x._storage.exports = True  # every write is carried out at once, for the alias to see
+    alias.buffer = buffer
+    buffer.is_foreign = (
+        True  # two storages: every write is carried out at once, for both to see
+    )
     out = make_tensor(Tensor, alias, value.type)
     set_view(out, view)
     return out

@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import os
 import threading
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +40,9 @@ class MemoryCounters:
 class Buffer:
     """A block of memory, alive while it or an array made by `as_numpy` is referenced."""
 
-    __slots__ = ("__weakref__", "_block", "_owner", "address", "nbytes", "windows")
+    __slots__ = (
+        "__weakref__", "_block", "_exports", "_owner", "address", "is_foreign", "nbytes", "windows",
+    )  # fmt: skip
 
     def __init__(self, nbytes: int) -> None:
         block = _heap_take(nbytes)
@@ -49,6 +52,8 @@ class Buffer:
         self.nbytes = nbytes
         # weak references to what else reads this memory
         self.windows: list[object] | None = None
+        self.is_foreign = False  # somebody else may write here at any time
+        self._exports: list[weakref.ref[np.ndarray]] | None = None
 
     def __del__(self) -> None:
         try:
@@ -60,6 +65,18 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"Buffer(nbytes={self.nbytes}, address={self.address:#x})"
+
+    def export(self, array: np.ndarray) -> None:
+        """Note that `array`, on this memory, was given away: while it lives it may be written."""
+        alive = [r for r in self._exports or () if r() is not None]
+        self._exports = [*alive, weakref.ref(array)]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether this memory may change, or be looked at, behind the runtime's back."""
+        if self.is_foreign:
+            return True
+        return self._exports is not None and any(r() is not None for r in self._exports)
 
     @property
     def owner(self) -> object:
@@ -111,6 +128,8 @@ def wrap(owner: object, address: int, nbytes: int) -> Buffer:
     buffer.address = address
     buffer.nbytes = nbytes
     buffer.windows = None
+    buffer.is_foreign = False
+    buffer._exports = None
     return buffer
 
 

@@ -101,7 +101,9 @@ def tensor_over(data: np.ndarray, dtype_name: str) -> Any:
     width = item_size(dtype_name)
     whole = data[: data.size // width * width]
     if dtype_name not in CARRIERS:
-        return torch.from_numpy(whole.view(np.dtype(dtype_name)))
+        made = torch.from_numpy(whole.view(np.dtype(dtype_name)))
+        made._storage.buffer.is_foreign = False  # read for this tensor: nobody else holds it
+        return made
     tensor = torch.empty(len(whole) // width, dtype=getattr(torch, dtype_name))
     tensor._array()[...] = whole.view(CARRIERS[dtype_name])
     return tensor

@@ -28,6 +28,7 @@ from rushlight.views import View
 
 _epochs = itertools.count(1)
 _weak = weakref.ref
+SMALL_SHARED = 16 << 20  # bytes of shared memory that are copied rather than read at once
 MAX_PENDING = 50_000  # positions: a longer trace is flushed by itself
 MAX_EDGES = 400_000  # edges kept in a thread's trie before it starts afresh
 
@@ -39,6 +40,7 @@ class Hooks:
     execute: Callable[[Trace, Edge, list[Any]], None]
     current_node: Callable[[Any], Node | None]
     uninterrupted: Callable[[], contextlib.AbstractContextManager[None]]
+    copy_value: Callable[[Value], Value]
     make_window: Callable[[Value, View], tuple[Value, View | None]]
 
 
@@ -68,6 +70,7 @@ class Trace:
         self.mutated: list[tuple[weakref.ref[Storage], weakref.ref[Value], int]] = []
         self.is_pure = True
         self.windows: dict[Any, tuple[Value, View | None]] = {}
+        self.must_flush = False  # the step being recorded reads memory that may change
         self.window_bases: list[Any] = []  # buffers that windows of this trace read
 
     # -- joining
@@ -85,13 +88,15 @@ class Trace:
         self.edge = edge
         return edge
 
-    def join(self, value: Value) -> None:
+    def join(self, value: Value, kind: str = "") -> None:
         """A realised value met for the first time takes the next position."""
         if value.buffer is None:
             self.settle(value)
         # a realised Python number (saved for backward, say) is a leaf too: not the step of a
         # number
-        key = (value.type, "leaf") if value.type.weak else value.type
+        if value.type.weak:
+            kind = "leaf"
+        key = (value.type, kind) if kind else value.type
         edge = self.step(key, "leaf", self.edge.next + 1)
         if not edge.outs:
             edge.outs = (value.type,)
@@ -100,6 +105,26 @@ class Trace:
         value.position = edge.first
         value.trace = self
         self.leaves.append(value.buffer)
+
+    def meet(self, value: Value) -> Value:
+        """The value to record for an operand of another epoch.
+
+        Note: shared memory. What NumPy also holds may change at any time, so an op reads it as it
+        is when the op is recorded: a copy of it if it is small, and otherwise the memory itself,
+        with a flush right after the op.
+        """
+        buffer = value.buffer
+        if buffer is None or not buffer.is_shared:
+            self.join(value)
+            return value
+        if buffer.nbytes <= SMALL_SHARED:
+            value = hooks.copy_value(value)
+            self.join(value)
+            return value
+        self.join(value, "shared")
+        value.epoch = -1  # the next op reads it anew
+        self.must_flush = True
+        return value
 
     def window(self, value: Value, view: View) -> tuple[Value, View | None]:
         """What a view reads of a realised value, as a value of its own that starts there.
@@ -252,7 +277,7 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
             ):
                 value, view = trace.window(value, view)
             if value.epoch != epoch:
-                trace.join(value)
+                value = trace.meet(value)
             if grad:
                 node = x._node if x._base is None else hooks.current_node(x)
                 if node is not None:
@@ -290,7 +315,7 @@ def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     if view is not None and value.buffer is not None and x._node is None and trace.may_window:
         value, view = trace.window(value, view)
     if value.epoch != epoch:
-        trace.join(value)
+        value = trace.meet(value)
     node = None
     if op.is_differentiable and config.scopes.grad_enabled:
         source = x._node if x._base is None else hooks.current_node(x)
@@ -336,7 +361,7 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
         ):
             value_a, view_a = trace.window(value_a, view_a)
         if value_a.epoch != epoch:
-            trace.join(value_a)
+            value_a = trace.meet(value_a)
         place_a = value_a.position
         if grad:
             node_a = a._node if a._base is None else hooks.current_node(a)
@@ -357,7 +382,7 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
         ):
             value_b, view_b = trace.window(value_b, view_b)
         if value_b.epoch != epoch:
-            trace.join(value_b)
+            value_b = trace.meet(value_b)
         place_b = value_b.position
         if grad:
             node_b = b._node if b._base is None else hooks.current_node(b)
@@ -455,7 +480,7 @@ def _results(trace: Trace, edge: Edge, node: Node | None) -> Any:
         for i, result in enumerate(results):
             if result.dtype.is_floating_point or result.dtype.is_complex:
                 result._node, result._output = node, i
-    if edge.next > MAX_PENDING:
+    if edge.next > MAX_PENDING or trace.must_flush:
         trace.flush()
     return results if len(results) != 1 else results[0]
 
@@ -509,7 +534,7 @@ def _miss(
     edge.outs = outs if isinstance(outs, tuple) else (outs,)
     edge.next = parent.next + len(edge.outs)
     edge.where, edge.label = origin.of_caller()
-    if len(edge.outs) == 1 and edge.next <= MAX_PENDING:
+    if len(edge.outs) == 1 and edge.next <= MAX_PENDING and not trace.must_flush:
         edge.out = edge.outs[0]
     edge.keeps = _kept(op, len(described))
     parent.children[key] = edge

@@ -25,8 +25,8 @@ class _Rare:
     __slots__ = ()
 
     hooks: dict[int, Callable[..., Any]] | None = None  # after the node's rule
-    prehooks: Any = None  # on gradients of its results: {output: {id: hook}}
-    post_hooks: Any = None
+    output_hooks: Any = None  # on gradients of its results: {output: {id: hook}}
+    prehooks: Any = None  # {id: hook} on all gradients of its results, before the rule
     freed = False
 
 
@@ -125,10 +125,10 @@ class Node(_Rare):
 
     def register_prehook(self, hook: Callable[..., Any]) -> Any:
         """Call `hook(grad_outputs)` before the node runs; may return new grad_outputs."""
-        if self.post_hooks is None:
-            self.post_hooks = {}
+        if self.prehooks is None:
+            self.prehooks = {}
         self.touch()
-        return RemovableHandle(self.post_hooks, hook)
+        return RemovableHandle(self.prehooks, hook)
 
     def touch(self) -> None:
         """A hook makes the trace's gradient structure impure: no memoised backward."""
@@ -136,7 +136,7 @@ class Node(_Rare):
 
     @property
     def has_hooks(self) -> bool:
-        return bool(self.hooks or self.prehooks or self.post_hooks)
+        return bool(self.hooks or self.output_hooks or self.prehooks)
 
 
 class Accumulate(Node):
@@ -158,7 +158,7 @@ class Accumulate(Node):
 
     @property
     def has_hooks(self) -> bool:
-        return bool(self.hooks or self.prehooks or self.post_hooks or self.accumulate_hooks)
+        return bool(self.hooks or self.output_hooks or self.prehooks or self.accumulate_hooks)
 
 
 next_sequence: Callable[[], int] = _sequence.__next__

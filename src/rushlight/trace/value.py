@@ -46,8 +46,6 @@ class Storage:
     __slots__ = ("__dict__", "__weakref__", "value")
 
     buffer: Any = None  # the memory kept for life, from the first write on
-    owner: Any = None  # the foreign array (NumPy) whose memory it is
-    exports: Any = None  # weak references to arrays given out by numpy()
     version = 0
 
     def __init__(self, value: Value) -> None:

@@ -107,11 +107,12 @@ def write(x: Any, source: Any, op_name: str) -> Any:
     if is_whole:
         if source._view is not None or not _is_fresh(trace, source):
             source = OPS["clone"](source)
-        write_storage(local.trace, x._storage, source._storage.value)
+        write_storage(trace, x._storage, source._storage.value)
     else:
         _write_region(x, source)
     _adopt_history(x, source, op_name)
-    if x._storage.owner is not None or x._storage.exports is not None:
+    home = x._storage.buffer
+    if home is not None and home.is_shared:
         local.trace.flush()
     return x
 
@@ -129,12 +130,10 @@ def _is_fresh(trace: Any, source: Any) -> bool:
 
 def _write_region(x: Any, source: Any) -> None:
     natural = make_tensor(hooks.tensor_class, x._storage, x._storage.value.type)
-    grad = config.scopes.grad_enabled
-    config.scopes.grad_enabled = False
-    try:
+    with config.gradients_off():
         updated = OPS["write"](natural, source, view=x._view)
-    finally:
-        config.scopes.grad_enabled = grad
+        if not _is_fresh(local.trace, updated):  # it was flushed as soon as it was recorded
+            updated = OPS["clone"](updated)
     write_storage(local.trace, x._storage, updated._storage.value)
 
 
