@@ -71,7 +71,7 @@ class Graph:
         if views.numel(made.shape) <= MOST_ELEMENTS:
             self.values.append(made)
 
-    # -- results -------------------------------------------------------------------------------
+    # -- results
 
     def results(self) -> tuple[list[Node], dict[int, int]]:
         """Nodes for some values, and which of them are written over a leaf."""
@@ -122,7 +122,7 @@ class Graph:
         ]
 
 
-# -- steps -------------------------------------------------------------------------------------
+# -- steps
 
 
 def partner(g: Graph, x: Ref) -> Ref:

@@ -15,7 +15,8 @@ torch = pytest.importorskip("torch")
 import rushlight  # noqa: E402 - after the skip
 
 TOLERANCE = {
-    "float64": (1e-9, 1e-9), "float32": (2e-5, 2e-5), "float16": (2e-2, 2e-2), "bfloat16": (5e-2, 5e-2),
+    "float64": (1e-9, 1e-9), "float32": (2e-5, 2e-5), "float16": (2e-2, 2e-2),
+    "bfloat16": (5e-2, 5e-2),
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from rushlight.loops.contract import Epilogue, Operand, plan_contraction
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 from rushlight.loops.text import declaration
 
-# ---- a driver: compile a launch's kernel, call it on NumPy memory ----
+# ---- a driver: compile a launch's kernel, call it on NumPy memory
 
 CPUS = {
     "avx512": "skylake-avx512", "avx2": "haswell", "generic": "x86-64",
@@ -88,7 +88,7 @@ def run(
             call(begin, min(begin + step, launch.chunks))
 
 
-# ---- problems as einsum-like views ----
+# ---- problems as einsum-like views
 
 
 def strides(array: np.ndarray) -> tuple[int, ...]:
@@ -368,7 +368,7 @@ def test_no_products_gives_zero_and_no_outputs_gives_no_launch():
     assert contract(rand(4, 5), rand(5, 0)).shape == (4, 0)
 
 
-# ---- the same bits ----
+# ---- the same bits
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -428,7 +428,7 @@ def test_bits_do_not_depend_on_threads_or_table_limit(monkeypatch):
     assert np.array_equal(out, contract(a, b))
 
 
-# ---- epilogues ----
+# ---- epilogues
 
 
 def bias_relu(k, value: str) -> str:
@@ -503,7 +503,7 @@ def test_epilogue_may_make_blocks():
     assert np.array_equal(got, -contract(a, b))
 
 
-# ---- costs ----
+# ---- costs
 
 
 def test_new_sizes_reuse_kernels():
@@ -518,7 +518,7 @@ def test_new_sizes_reuse_kernels():
     assert len(names) <= 4
 
 
-# ---- everything at once ----
+# ---- everything at once
 
 
 def random_view(random: np.random.Generator, shape: list[int], dtype: str) -> np.ndarray:

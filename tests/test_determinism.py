@@ -1,4 +1,6 @@
-"""The same bits: with one thread or two, a row alone or in a batch, AVX2 or AVX-512, any process."""
+"""The same bits: with one thread or two, a row alone or in a batch, AVX2 or AVX-512, any
+process.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def model(lib):
     return m
 
 
-# ---- registration -------------------------------------------------------------------------
+# ---- registration
 
 
 def test_assignment_registers_by_type():
@@ -109,7 +109,7 @@ def test_assignment_before_init_is_refused():
         Hasty()
 
 
-# ---- walking ------------------------------------------------------------------------------
+# ---- walking
 
 
 def test_walks_agree_with_pytorch():
@@ -137,7 +137,7 @@ def test_dir_lists_what_is_registered():
     assert {"up", "scale", "forward"} <= set(names)
 
 
-# ---- calls --------------------------------------------------------------------------------
+# ---- calls
 
 
 def test_plain_call_looks_at_one_flag():
@@ -219,7 +219,7 @@ def test_the_path_of_the_running_module_can_be_asked_for():
     assert found == ["0.1"]
 
 
-# ---- state --------------------------------------------------------------------------------
+# ---- state
 
 
 def test_state_goes_out_and_in():
@@ -271,7 +271,7 @@ def test_state_hooks_run_in_order():
     assert log == ["save", "saved", "load", "loaded"]
 
 
-# ---- copies and conversion ----------------------------------------------------------------
+# ---- copies and conversion
 
 
 def test_deep_copies_are_independent():
@@ -322,7 +322,7 @@ def test_zero_grad_drops_or_clears():
     assert layer.weight.grad is None
 
 
-# ---- containers ---------------------------------------------------------------------------
+# ---- containers
 
 
 def container_tour(lib):

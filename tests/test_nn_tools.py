@@ -13,7 +13,7 @@ from rushlight import nn
 X = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
 
 
-# ---- init ---------------------------------------------------------------------------------
+# ---- init
 
 
 def test_init_bounds_and_spreads():
@@ -56,7 +56,7 @@ def test_init_messages_are_pytorchs(build):
     both_raise(build)
 
 
-# ---- gradients and vectors ----------------------------------------------------------------
+# ---- gradients and vectors
 
 
 def with_gradients(lib):
@@ -86,7 +86,7 @@ def test_clipping_by_value_and_vectors():
     assert_same(*results)
 
 
-# ---- parametrisations ---------------------------------------------------------------------
+# ---- parametrisations
 
 
 @pytest.mark.parametrize("name", ["weight_norm", "spectral_norm"])

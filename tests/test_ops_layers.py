@@ -1,4 +1,6 @@
-"""Linear maps, softmax, normalisation, embedding, cross entropy and attention against PyTorch."""
+"""Linear maps, softmax, normalisation, embedding, cross entropy and attention against
+PyTorch.
+"""
 
 import numpy as np
 import pytest
@@ -98,7 +100,8 @@ def test_group_norms():
 def test_batch_norm(training):
     mean, var = normal(6, seed=3), np.abs(normal(6, seed=4))
     for x in (normal(4, 6), normal(2, 6, 3, 2)):
-        check("F.batch_norm", x, mean.astype("float64"), var, normal(6, seed=1), normal(6, seed=2),
+        check("F.batch_norm", x, mean.astype("float64"), var, normal(6, seed=1), normal(6,
+        seed=2),
               training=training, grad=False)  # fmt: skip
     check(
         "F.batch_norm",

@@ -10,7 +10,8 @@ X2 = normal(2, 4, 7, 6)
 @pytest.mark.parametrize(
     "how",
     [{}, {"stride": 2}, {"padding": 1}, {"padding": (2, 1), "stride": (2, 3)}, {"dilation": 2},
-     {"padding": "same"}, {"padding": "valid", "dilation": (1, 2)}, {"padding": 3, "stride": 2}],
+     {"padding": "same"}, {"padding": "valid", "dilation": (1, 2)}, {"padding": 3,
+     "stride": 2}],
 )  # fmt: skip
 def test_conv2d(how):
     check("F.conv2d", X2, normal(6, 4, 3, 2, seed=1), normal(6, seed=2), **how)

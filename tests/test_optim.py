@@ -181,7 +181,7 @@ def test_messages_are_pytorchs(build):
     both_raise(build)
 
 
-# ---- schedules ----------------------------------------------------------------------------
+# ---- schedules
 
 
 def double(epoch):
@@ -266,7 +266,7 @@ def test_a_schedule_before_its_optimizer_is_reported():
         schedule.step()
 
 
-# ---- averages -----------------------------------------------------------------------------
+# ---- averages
 
 
 @pytest.mark.parametrize("kind", [None, "avg_fn", "multi_avg_fn"])

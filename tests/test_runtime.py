@@ -25,7 +25,9 @@ from rushlight.runtime.program import HostCall, Program
 
 @pytest.fixture(autouse=True)
 def _no_garbage_of_other_tests():
-    """Memory counters are the process's: nothing may be collected while a test compares them."""
+    """Memory counters are the process's: nothing may be collected while a test compares
+    them.
+    """
     gc.collect()
     gc.disable()
     yield
@@ -392,7 +394,8 @@ def test_daemon_threads_may_run_programs_until_the_end(tmp_path: Path) -> None:
         import threading, time
         from small_kernels import *
 
-        program = build(Kernels(resolve), [Launch(add_kernel(1), 3000, (BufferRef(0),))] * 500, 1)
+        program = build(Kernels(resolve), [Launch(add_kernel(1), 3000, (BufferRef(0),))] * 500,
+        1)
 
         def keep_busy():
             buffer = Buffer(24000)

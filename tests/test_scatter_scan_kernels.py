@@ -236,7 +236,7 @@ def test_scatter_bits_on_any_threads() -> None:
     )
 
 
-# -- scans -------------------------------------------------------------------------------------
+# -- scans
 
 
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
@@ -289,7 +289,7 @@ def test_scan_bits_on_any_threads_and_in_any_batch() -> None:
     same_on_any_threads(case, case.k.scan("prod", x, 0))
 
 
-# -- in place ----------------------------------------------------------------------------------
+# -- in place
 
 
 def run_written(case: Case, out: Ref, leaf: int) -> tuple[CompiledGraph, np.ndarray]:

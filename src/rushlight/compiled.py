@@ -168,7 +168,6 @@ class CompiledGraph:
         self.table[NUMBERS] = self.cells.ctypes.data
 
     # -- homes
-    # -----------------------------------------------------------------------------------
 
     def _give_homes(self, written: dict[int, int]) -> None:
         """A node of its own for each result; copies where two results share one, or where
@@ -239,7 +238,6 @@ class CompiledGraph:
         return made
 
     # -- launches
-    # --------------------------------------------------------------------------------
 
     def _add_unit(self, at: int, unit: Unit) -> None:
         before, first = len(self.checks), len(self.items)
@@ -308,7 +306,9 @@ class CompiledGraph:
         self.items.extend(made)
 
     def _run_complex(self, unit: Unit, table: Sequence[int]) -> None:
-        """Complex numbers have no kernels yet: a group that meets them is calculated by NumPy."""
+        """Complex numbers have no kernels yet: a group that meets them is calculated by
+        NumPy.
+        """
         for root in unit.roots:
             source = root.home if root.kind == "reduce" else root.source
             given = {
@@ -453,7 +453,6 @@ class CompiledGraph:
         return Strided(place, view.strides)  # type: ignore[arg-type]
 
     # -- running
-    # ---------------------------------------------------------------------------------
 
     def run(
         self, leaf_addresses: Sequence[int], numbers: Sequence[Any], own: Sequence[int]

@@ -49,7 +49,9 @@ def disable(function: Any = None, recursive: bool = True, *, reason: str | None 
 
 
 def reset() -> None:
-    """Compute what is pending; programs are kept, since they depend on nothing that can go stale."""
+    """Compute what is pending; programs are kept, since they depend on nothing that can go
+    stale.
+    """
     from rushlight.trace import flush  # only when asked for
 
     flush()

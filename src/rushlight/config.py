@@ -86,7 +86,9 @@ def set_default_device(place: device | str | None) -> None:
 
 @contextlib.contextmanager
 def gradients_off() -> Iterator[None]:
-    """Record no gradient history inside (what `no_grad` is to users, for the rooms above it)."""
+    """Record no gradient history inside (what `no_grad` is to users, for the rooms above
+    it).
+    """
     before = scopes.grad_enabled
     scopes.grad_enabled = False
     try:

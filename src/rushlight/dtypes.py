@@ -209,7 +209,8 @@ class finfo:
         type = type or config.default_dtype()
         if type.category < Category.FLOATING:
             raise TypeError(
-                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
+                f"torch.finfo() requires a floating point input type. Use torch.iinfo to "
+                f"handle "
                 f"'{type!r}'"
             )
         type = type.to_real()

@@ -41,7 +41,9 @@ class Request:
 
 @dataclass(slots=True)
 class Lowered:
-    """The graph of a path: the wanted results by position, and where leaves and numbers joined."""
+    """The graph of a path: the wanted results by position, and where leaves and numbers
+    joined.
+    """
 
     k: Builder
     results: dict[int, Node]
@@ -51,7 +53,9 @@ class Lowered:
 
 
 def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
-    """Make every alive value real, and write what in-place operations left in their storages."""
+    """Make every alive value real, and write what in-place operations left in their
+    storages.
+    """
     request, targets = request_of(trace, alive)
     program = program_of(edge, request)
     try:

@@ -107,7 +107,6 @@ def tensor_repr(tensor: Any) -> str:  # Any: the core's Tensor, which imports th
     return _with_notes(prefix + body, notes, len(prefix))
 
 
-# ---------------------------------------------------------------------------------------------
 # Around the body: prefix and suffixes
 
 
@@ -127,7 +126,9 @@ def _body_and_notes(tensor: Any, indent: int) -> tuple[str, list[str]]:
 
 
 def _dtype_note(tensor: Any, note: list[str]) -> list[str]:
-    """No dtype where the digits tell it: integers, booleans and the default float and complex."""
+    """No dtype where the digits tell it: integers, booleans and the default float and
+    complex.
+    """
     name, default = _short_name(tensor.dtype), _short_name(_default_dtype())
     complex_of = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}
     told = ("int64", "bool", default, complex_of.get(default))
@@ -157,7 +158,9 @@ def _with_notes(text: str, notes: list[str], indent: int) -> str:
 
 
 def _numbers(tensor: Any) -> np.ndarray:
-    """The values as NumPy holds them; bfloat16 as its bits, so that printing computes nothing."""
+    """The values as NumPy holds them; bfloat16 as its bits, so that printing computes
+    nothing.
+    """
     if getattr(tensor, "is_conj", bool)() or getattr(tensor, "is_neg", bool)():
         tensor = tensor.detach().resolve_conj().resolve_neg()
     array: np.ndarray = tensor.detach()._array()
@@ -174,7 +177,6 @@ def _default_dtype() -> Any:
     return rushlight.get_default_dtype()
 
 
-# ---------------------------------------------------------------------------------------------
 # Columns: one width and one notation for all the numbers shown
 
 
@@ -258,12 +260,13 @@ def _widen_bfloat16(bits: np.ndarray) -> np.ndarray:
     return words.view(np.float32).reshape(bits.shape)
 
 
-# ---------------------------------------------------------------------------------------------
 # Layout: brackets, lines and what is left out
 
 
 def _shown_part(array: np.ndarray) -> np.ndarray:
-    """The corners that a summary prints: the first and last `edgeitems` along each dimension."""
+    """The corners that a summary prints: the first and last `edgeitems` along each
+    dimension.
+    """
     edge = _options.edgeitems
     for axis, size in enumerate(array.shape):
         if size > 2 * edge:

@@ -138,7 +138,6 @@ class Tensor:
         def __getattr__(self, name: str) -> Any: ...
 
     # -- metadata
-    # --------------------------------------------------------------------------------
 
     @property
     def shape(self) -> Size:
@@ -218,7 +217,8 @@ class Tensor:
         """The conjugate transpose of a matrix."""
         if len(self._shape) not in (0, 2):
             raise RuntimeError(
-                f"tensor.H is only supported on matrices (2-D tensors). Got {len(self._shape)}-D "
+                f"tensor.H is only supported on matrices (2-D tensors). Got "
+                f"{len(self._shape)}-D "
                 f"tensor."
             )
         return movement.adjoint(self) if self._shape else self
@@ -263,7 +263,6 @@ class Tensor:
         return strided
 
     # -- gradients
-    # -------------------------------------------------------------------------------
 
     @property
     def requires_grad(self) -> bool:
@@ -279,7 +278,8 @@ class Tensor:
             if self._node is not None and not isinstance(self._node, Accumulate):
                 raise RuntimeError(
                     "you can only change requires_grad flags of leaf variables. If you want to "
-                    "use a computed variable in a subgraph that doesn't require differentiation "
+                    "use a computed variable in a subgraph that doesn't require "
+                    "differentiation "
                     "use var_no_grad = var.detach()."
                 )
             self._node = None
@@ -377,7 +377,9 @@ class Tensor:
         self._view, self.dtype = value._view, value.dtype
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-        """Call `hook(grad)` when the gradient of this tensor is known; it may return another."""
+        """Call `hook(grad)` when the gradient of this tensor is known; it may return
+        another.
+        """
         node = current_node(self)
         if node is None:
             raise RuntimeError(
@@ -435,7 +437,6 @@ class Tensor:
         return out
 
     # -- values
-    # ----------------------------------------------------------------------------------
 
     def _array(self) -> Any:
         """This tensor's elements as a NumPy view of its memory (stored bits for bfloat16)."""
@@ -536,7 +537,6 @@ class Tensor:
         return serialization.reduce_tensor(self)
 
     # -- operators
-    # -------------------------------------------------------------------------------
 
     __add__ = _operator(arithmetic.ADD)
     __radd__ = _reflected(arithmetic.ADD)
@@ -638,8 +638,10 @@ def from_numpy(array: Any) -> Tensor:
     kind = dt.of_numpy(array.dtype)
     if any(s < 0 for s in array.strides):
         raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative "
-            "strides are not currently supported. (You can probably work around this by making a "
+            "At least one stride in the given numpy array is negative, and tensors with "
+            "negative "
+            "strides are not currently supported. (You can probably work around this by making "
+            "a "
             "copy of your array with array.copy().)"
         )
     if not array.dtype.isnative:

@@ -1,4 +1,6 @@
-"""Anomaly detection: NaN gradients raise where they appear, and say which line recorded the op."""
+"""Anomaly detection: NaN gradients raise where they appear, and say which line recorded the
+op.
+"""
 
 from __future__ import annotations
 

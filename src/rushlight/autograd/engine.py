@@ -91,7 +91,8 @@ def seed(root: Any, gradient: Any) -> Any:
         raise errors.grad_not_scalar(root.shape)
     if not root.dtype.is_floating_point:
         raise RuntimeError(
-            f"grad can be implicitly created only for real scalar outputs but got {root.dtype!r}"
+            f"grad can be implicitly created only for real scalar outputs but got "
+            f"{root.dtype!r}"
         )
     with no_grad():
         return OPS["full"](shape=tuple(root.shape), value=1.0, dtype=root.dtype)
@@ -381,7 +382,9 @@ def sum_to(grad: Any, shape: tuple[int, ...]) -> Any:
 
 
 def accumulate(tensor: Any, grad: Any, create_graph: bool) -> None:
-    """Add to `tensor.grad`: a first gradient is taken as it is, later ones are added in place."""
+    """Add to `tensor.grad`: a first gradient is taken as it is, later ones are added in
+    place.
+    """
     if tensor._grad is None:
         if grad._view is not None:
             grad = grad.clone()

@@ -122,7 +122,9 @@ class Function(FunctionCtx):
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """Compute the results: `forward(ctx, *args)`, or `forward(*args)` with setup_context."""
+        """Compute the results: `forward(ctx, *args)`, or `forward(*args)` with
+        setup_context.
+        """
         raise NotImplementedError(
             "You must implement the forward function for custom autograd.Function."
         )
@@ -238,7 +240,8 @@ def _run(cls: type[Function], ctx: Any, node: Node, grads: dict[int, Any]) -> Se
         results = results[:count]
     if len(results) != count:
         raise RuntimeError(
-            f"function {node.name()} returned an incorrect number of gradients (expected {count}, "
+            f"function {node.name()} returned an incorrect number of gradients (expected "
+            f"{count}, "
             f"got {len(results)})"
         )
     for i, grad in enumerate(results):
@@ -252,12 +255,14 @@ def _check_gradient(node: Node, i: int, grad: Any) -> None:
         return
     if kind is None:
         raise RuntimeError(
-            f"function {node.name()} returned a gradient different from None at position {i + 1}, "
+            f"function {node.name()} returned a gradient different from None at position "
+            f"{i + 1}, "
             f"but the corresponding forward input was not a Variable"
         )
     if not isinstance(grad, Tensor):
         raise TypeError(
-            f"function {node.name()} returned a {type(grad).__name__} at position {i + 1}: expected "
+            f"function {node.name()} returned a {type(grad).__name__} at position {i + 1}: "
+            f"expected "
             f"Variable or None"
         )
     own = grad._shape
@@ -266,7 +271,8 @@ def _check_gradient(node: Node, i: int, grad: Any) -> None:
     )
     if not fits and not (len(own) < len(shape) or grad.numel() == 1):
         raise RuntimeError(
-            f"Function {node.name()} returned an invalid gradient at index {i} - got {list(own)} "
+            f"Function {node.name()} returned an invalid gradient at index {i} - got "
+            f"{list(own)} "
             f"but expected shape compatible with {list(shape)}"
         )
 

@@ -20,7 +20,8 @@ def _leaves(inputs: Any, create_graph: bool) -> tuple[bool, tuple[Any, ...]]:
     for i, x in enumerate(plain):
         if not isinstance(x, Tensor):
             raise TypeError(
-                f"The inputs given must be either a Tensor or a tuple of Tensors but the value at "
+                f"The inputs given must be either a Tensor or a tuple of Tensors but the value "
+                f"at "
                 f"index {i} has type {type(x)}."
             )
     if create_graph:
@@ -103,7 +104,8 @@ def hessian(
         out = func(*xs)
         if not isinstance(out, Tensor) or out.numel() != 1:
             raise RuntimeError(
-                "The Tensor returned by the function given to hessian should contain a single element"
+                "The Tensor returned by the function given to hessian should contain a single "
+                "element"
             )
         return _grads((out.reshape(()),), xs, (out.new_ones(()),), True, strict)
 

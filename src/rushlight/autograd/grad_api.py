@@ -64,7 +64,8 @@ def grad(
     """
     if materialize_grads and allow_unused is False:
         raise ValueError(
-            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but "
+            "got: "
             "allow_unused=False."
         )
     roots, targets = _tensors(outputs), _tensors(inputs)

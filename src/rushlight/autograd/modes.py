@@ -1,4 +1,6 @@
-"""no_grad, enable_grad, set_grad_enabled and inference_mode: context managers and decorators."""
+"""no_grad, enable_grad, set_grad_enabled and inference_mode: context managers and
+decorators.
+"""
 
 from __future__ import annotations
 

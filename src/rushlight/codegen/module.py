@@ -183,7 +183,9 @@ def _salted(target: Target) -> Digest:
 
 
 def _deal(sources: list[KernelSource]) -> list[list[KernelSource]]:
-    """Split kernels into one module for each process that will compile, of about equal length."""
+    """Split kernels into one module for each process that will compile, of about equal
+    length.
+    """
     lengths = {source.name: source.text.count("\n") for source in sources}
     groups: list[list[KernelSource]] = [
         [] for _ in range(workers.worker_count(sum(lengths.values())))

@@ -124,5 +124,7 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark the `backward` of a Function as running under its forward's autocast, which is off."""
+    """Mark the `backward` of a Function as running under its forward's autocast, which is
+    off.
+    """
     return bwd

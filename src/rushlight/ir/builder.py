@@ -115,7 +115,7 @@ class Builder:
         self._known: dict[tuple[Any, ...], Node] = {}
         self.origin: Any = None
 
-    # -- nodes ---------------------------------------------------------------------------------
+    # -- nodes
 
     def node(
         self, op: str, args: Sequence[Arg], attrs: tuple[Any, ...], shape: Shape, dtype: dtype
@@ -159,7 +159,7 @@ class Builder:
     def full(self, shape: Shape, value: Any, dtype: dtype) -> Ref:
         return self.expand(self.const(value, dtype), shape)
 
-    # -- elementwise ---------------------------------------------------------------------------
+    # -- elementwise
 
     def map(self, name: str, *operands: Operand) -> Ref:
         """One elementwise primitive over broadcast operands; numbers take the others' dtype."""
@@ -211,7 +211,6 @@ class Builder:
         return Ref(self, self.node("random", args, (), shape, dt.int64))
 
     # -- movement: views only
-    # --------------------------------------------------------------------
 
     def expand(self, x: Ref, shape: Shape) -> Ref:
         if x.shape == shape:
@@ -258,7 +257,6 @@ class Builder:
         return Ref(self, self.node("cast", [x.arg], (), x.shape, x.dtype))
 
     # -- computed by kernels of their own
-    # --------------------------------------------------------
 
     def reduce(
         self,

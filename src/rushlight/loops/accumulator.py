@@ -95,7 +95,8 @@ class Accumulator:
             f"ptr {self.cell}"
         )
         text.line(
-            f"store <16 x i64> {ex.select(text, dt.int64, wins, index, place)}, ptr {self.places}"
+            f"store <16 x i64> {ex.select(text, dt.int64, wins, index, place)}, ptr "
+            f"{self.places}"
         )
 
     def _beats(self, value: str, best: str, index: str, place: str) -> str:

@@ -105,7 +105,7 @@ def plan_contraction(
     return [_launch(problem, epilogue, target, unit, workers)]
 
 
-# ---- shapes ----
+# ---- shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def _has_table(sizes: Dims, operand: Operand, views: list[Operand], *, rows: boo
     return any(len(_merge(sizes, strides)[0]) > 1 for strides in sides)
 
 
-# ---- offsets ----
+# ---- offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def _table(sizes: Dims, strides: Dims) -> np.ndarray:
     return np.concatenate([offsets, np.repeat(tail, LANES)])
 
 
-# ---- tiles, blocks, chunks ----
+# ---- tiles, blocks, chunks
 
 _TILES = {
     ("avx512", 4): (

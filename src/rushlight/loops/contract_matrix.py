@@ -67,7 +67,7 @@ def narrow(text: Text, value: str) -> str:
     return text.let(f"bitcast <16 x bfloat> {made} to <16 x i16>")
 
 
-# ---- the products ----
+# ---- the products
 
 
 def emit_tile(name: str, tile: Tile) -> str:
@@ -140,7 +140,7 @@ def _emit_loop(text: Text, tile: Tile, cells: list[tuple[int, int, int]]) -> Non
     text.line("br i1 %again, label %loop, label %done")
 
 
-# ---- packing ----
+# ---- packing
 
 
 def emit_pack(

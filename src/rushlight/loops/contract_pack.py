@@ -144,7 +144,7 @@ def _emit_branch(text: Text, test: str, yes: str, no: str) -> None:
     text.line(f"br i1 {text.let(test)}, label %{yes}, label %{no}")
 
 
-# ---- lanes from 16 neighbours, or each from its own address ----
+# ---- lanes from 16 neighbours, or each from its own address
 
 
 def _emit_group(panel: _Panel) -> None:
@@ -240,7 +240,7 @@ def _load_pieces(panel: _Panel, places: list[str]) -> str:
     return widen(text, panel.dtype, parts[0])
 
 
-# ---- lanes that each lie along k ----
+# ---- lanes that each lie along k
 
 
 def _emit_transposed(panel: _Panel) -> None:

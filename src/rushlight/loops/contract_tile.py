@@ -53,7 +53,7 @@ class Tile:
         return self.vectors * LANES
 
 
-# ---- the products ----
+# ---- the products
 
 
 def emit_tile(name: str, dtype: str, tile: Tile, *, packed: bool) -> tuple[str, set[str]]:
@@ -167,7 +167,7 @@ def _cell_places(
     return places
 
 
-# ---- the epilogue and the store ----
+# ---- the epilogue and the store
 
 
 @dataclass(frozen=True, slots=True)

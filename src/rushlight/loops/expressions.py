@@ -114,7 +114,6 @@ def store_one(text: Text, kind: dtype, value: str, place: str) -> None:
 
 
 # -- casts
-# -----------------------------------------------------------------------------------------
 
 
 def cast(text: Text, value: str, have: dtype, want: dtype) -> str:
@@ -172,7 +171,6 @@ def _resize(text: Text, value: str, have: dtype, want: dtype) -> str:
 
 
 # -- rules
-# -----------------------------------------------------------------------------------------
 
 Rule = Callable[..., str]
 
@@ -450,8 +448,10 @@ RULES: dict[str, Rule] = {
     "select": _select_rule,
 }
 for _name in (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",
+    "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv",
+    "lgamma",
     "digamma", "sigmoid", "pow", "atan2",
 ):  # fmt: skip
     RULES[_name] = _mathematics(_name)

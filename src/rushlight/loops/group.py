@@ -112,7 +112,6 @@ class GroupKernel:
             )
 
     # -- reading
-    # ---------------------------------------------------------------------------------
 
     def _dims(self) -> tuple[Shape, int]:
         """Loop sizes, and how many of them are rows (all but the last for plain maps)."""
@@ -236,7 +235,6 @@ class GroupKernel:
         return facts
 
     # -- loops
-    # -----------------------------------------------------------------------------------
 
     def _nest(self, dims: Shape, rows: int) -> Nest:
         unit = self.unit
@@ -262,13 +260,13 @@ class GroupKernel:
         return nest
 
     # -- the structure's name
-    # --------------------------------------------------------------------
 
     def key(self) -> tuple[Any, ...]:
         """Everything that the text depends on."""
         nest = self.nest
         accesses = tuple(
-            (a.kind.name, a.node is None, _stride_class(a.strides[nest.lane]) if a.strides else "0",
+            (a.kind.name, a.node is None,
+            _stride_class(a.strides[nest.lane]) if a.strides else "0",
              tuple(bool(s) for s in a.strides))
             for a in nest.accesses
         )  # fmt: skip
@@ -277,7 +275,8 @@ class GroupKernel:
         for step in self.steps:
             self._serialise(step.expression, known, lines)
         roots = tuple(
-            (s.root.kind, s.root.home.attrs[0] if s.root.kind == "reduce" else "", s.phase, s.level,
+            (s.root.kind, s.root.home.attrs[0] if s.root.kind == "reduce" else "", s.phase,
+            s.level,
              known[s.expression], s.target.number, s.root.home.dtype.name)
             for s in self.steps
         )  # fmt: skip

@@ -100,7 +100,9 @@ def round_to(x: Array, to: dtype) -> Array:
 
 
 def cast_array(x: Array, to: dtype) -> Array:
-    """PyTorch's conversion: floats to integers truncate (wrapping through int64), to bool test."""
+    """PyTorch's conversion: floats to integers truncate (wrapping through int64), to bool
+    test.
+    """
     if to is dt.bool_:
         return x != 0  # type: ignore[no-any-return]
     if to.category is Category.INTEGRAL and x.dtype.kind == "f":

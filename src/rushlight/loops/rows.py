@@ -212,7 +212,6 @@ class _Writer(Body):
         self.filled: set[Expression] = set()
 
     # -- arguments
-    # -------------------------------------------------------------------------------
 
     def _load_arguments(self, extra: tuple[str, ...], has_partial: bool = False) -> None:
         kernel, nest = self.kernel, self.nest
@@ -245,7 +244,6 @@ class _Writer(Body):
         return self.function(name)
 
     # -- offsets
-    # ---------------------------------------------------------------------------------
 
     def _coordinates(self, index: str, dims: range) -> dict[int, str]:
         """A linear index over `dims` taken apart."""
@@ -274,7 +272,6 @@ class _Writer(Body):
         return {a.number: self._offset(a, where) for a in self.nest.accesses}
 
     # -- row kernels
-    # -----------------------------------------------------------------------------
 
     def row_kernel(self, name: str) -> str:
         nest, text = self.nest, self.text
@@ -500,7 +497,6 @@ class _Writer(Body):
         self.filled.add(e)
 
     # -- values
-    # ----------------------------------------------------------------------------------
 
     def _value(
         self,
@@ -648,7 +644,6 @@ class _Writer(Body):
         text.line(f"store i1 {text.let(f'or i1 {known}, {some}')}, ptr {flag}")
 
     # -- column kernels
-    # --------------------------------------------------------------------------
 
     def column_kernel(self, name: str) -> str:
         """Vectors across neighbouring results; a loop down the reduced elements."""

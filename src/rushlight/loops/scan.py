@@ -145,7 +145,7 @@ class _Writer(Body):
             self.text, self.out, ex.cast(self.text, value, self.work, self.out), place, mask
         )
 
-    # -- along the lanes -----------------------------------------------------------------------
+    # -- along the lanes
 
     def row_kernel(self, name: str) -> str:
         text = self.text
@@ -185,7 +185,7 @@ class _Writer(Body):
         total = text.let(f"shufflevector {v} {made}, {v} poison, {_LAST}")
         text.line(f"store {v} {total}, ptr {carry}")
 
-    # -- down the rows -------------------------------------------------------------------------
+    # -- down the rows
 
     def column_kernel(self, name: str) -> str:
         text = self.text

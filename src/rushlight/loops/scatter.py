@@ -100,7 +100,7 @@ def _blocks(rows: int, summed: int, lanes: int) -> tuple[int, int]:
     return block, -(-lanes // block)
 
 
-# -- loops -------------------------------------------------------------------------------------
+# -- loops
 
 
 def plan(view: View, reads: Sequence[View], steps: Sequence[tuple[int, int]]) -> ScatterNest:
@@ -158,7 +158,7 @@ def _choose_lane(dims: Sequence[_Dim]) -> _Dim | None:
     return dims[-1] if dims and dims[-1].is_own else None
 
 
-# -- text --------------------------------------------------------------------------------------
+# -- text
 
 _SOURCES: dict[Any, KernelSource] = {}
 
@@ -255,7 +255,7 @@ class _Writer(Body):
         with self.when(inside):
             yield place
 
-    # -- many lanes ----------------------------------------------------------------------------
+    # -- many lanes
 
     def _vectors(self, place: str, source: str, low: str, high: str) -> None:
         text = self.text
@@ -291,7 +291,7 @@ class _Writer(Body):
             text, self.dtype, base, text.let(f"mul <16 x i64> {at}, {stride}"), mask
         )
 
-    # -- one element ---------------------------------------------------------------------------
+    # -- one element
 
     def _cell(self, place: str, source: str) -> None:
         text, kind = self.text, self.stored

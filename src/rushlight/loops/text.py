@@ -89,7 +89,8 @@ class Text:
     def splat(self, kind: str, value: str) -> str:
         first = self.let(f"insertelement <16 x {kind}> poison, {kind} {value}, i32 0")
         return self.let(
-            f"shufflevector <16 x {kind}> {first}, <16 x {kind}> poison, <16 x i32> zeroinitializer"
+            f"shufflevector <16 x {kind}> {first}, <16 x {kind}> poison, <16 x i32> "
+            f"zeroinitializer"
         )
 
     def smallest(self, a: str, b: str) -> str:
@@ -141,7 +142,9 @@ class LoadedIndex:
 
 
 def load_vector(text: Text, dtype: str, place: str, mask: str | None = None) -> str:
-    """Load 16 consecutive elements and widen; lanes outside `mask` are zero and never touched."""
+    """Load 16 consecutive elements and widen; lanes outside `mask` are zero and never
+    touched.
+    """
     kind = _STORED[dtype]
     size = _BYTES[kind]
     if mask is None:

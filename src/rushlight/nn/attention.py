@@ -135,7 +135,7 @@ class MultiheadAttention(Module):
             weights = weights if is_batched else weights.squeeze(0)
         return out, weights
 
-    # ---- steps of forward ----------------------------------------------------------------
+    # ---- steps of forward
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         n, bias = self.embed_dim, self.in_proj_bias

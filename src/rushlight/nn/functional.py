@@ -1,4 +1,6 @@
-"""`torch.nn.functional`: the stateless functions, as the families of `ops/` bind them to "F"."""
+"""`torch.nn.functional`: the stateless functions, as the families of `ops/` bind them to
+"F".
+"""
 
 from rushlight import surface as _surface
 

@@ -61,7 +61,7 @@ def insert_hook(table: Any, handle: RemovableHandle, hook: Any, prepend: bool = 
         table.move_to_end(handle.id, last=False)
 
 
-# ---- hooks of all modules -----------------------------------------------------------------
+# ---- hooks of all modules
 
 global_forward_pre: Hooks = OrderedDict()
 global_forward: Hooks = OrderedDict()
@@ -162,7 +162,7 @@ def _register_global_backward(hook: Callable[..., Any], full: bool) -> Removable
     return _register(global_backward, hook)
 
 
-# ---- backward -----------------------------------------------------------------------------
+# ---- backward
 
 
 class BackwardGates:

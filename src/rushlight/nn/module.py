@@ -68,7 +68,7 @@ class Module(Convertible, Savable, Hookable):
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
 
-    # ---- calling -------------------------------------------------------------------------
+    # ---- calling
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # hot
         if self._hooked:
@@ -87,7 +87,7 @@ class Module(Convertible, Savable, Hookable):
         self._compiled_call_impl = rl.compile(self._call_impl, *args, **kwargs)
         self._hooked = True
 
-    # ---- registration --------------------------------------------------------------------
+    # ---- registration
 
     def register_buffer(
         self, name: str, tensor: Tensor | None, persistent: bool = True
@@ -157,7 +157,7 @@ class Module(Convertible, Savable, Hookable):
         if name not in table and hasattr(self, name):
             raise KeyError(f"attribute '{name}' already exists")
 
-    # ---- attributes ----------------------------------------------------------------------
+    # ---- attributes
 
     def __getattr__(self, name: str) -> Any:
         state = self.__dict__
@@ -232,7 +232,7 @@ class Module(Convertible, Savable, Hookable):
     def __dir__(self) -> list[str]:
         return attribute_names(self)
 
-    # ---- copies --------------------------------------------------------------------------
+    # ---- copies
 
     def __getstate__(self) -> dict[str, Any]:
         state = without_mirrors(self)
@@ -248,7 +248,7 @@ class Module(Convertible, Savable, Hookable):
             if table in self.__dict__:
                 owned(self, table)
 
-    # ---- walking the tree ----------------------------------------------------------------
+    # ---- walking the tree
 
     def _named_members(
         self,
@@ -383,7 +383,7 @@ class Module(Convertible, Savable, Hookable):
         fn(self)
         return self
 
-    # ---- modes ---------------------------------------------------------------------------
+    # ---- modes
 
     def train(self, mode: bool = True) -> Module:
         """Set training mode here and below: dropout and batch statistics depend on it."""
@@ -409,7 +409,7 @@ class Module(Convertible, Savable, Hookable):
         for parameter in self.parameters():
             clear_gradient(parameter, set_to_none)
 
-    # ---- text ----------------------------------------------------------------------------
+    # ---- text
 
     def _get_name(self) -> str:
         return type(self).__name__
@@ -458,7 +458,7 @@ _EXPECTED = (
 )
 
 
-# ---- hooks of all modules -----------------------------------------------------------------
+# ---- hooks of all modules
 # Whether any exist is no business of the common call: they exchange `Module.__call__` itself.
 
 _plain_call = Module.__call__

@@ -125,7 +125,7 @@ class Hookable:
         own = self.__dict__["_backward_pre_hooks"]
         return [*H.global_backward_pre.values(), *own.values()]
 
-    # ---- state ---------------------------------------------------------------------------
+    # ---- state
 
     def _hook_state(self, table: str, hook: Any) -> RemovableHandle:
         handle = RemovableHandle(self.__dict__[table])

@@ -50,7 +50,7 @@ class Savable:
             "Reached a code path in Module.set_extra_state() that should never be called."
         )
 
-    # ---- saving --------------------------------------------------------------------------
+    # ---- saving
 
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
@@ -105,7 +105,7 @@ class Savable:
         )
         return itertools.chain(self._parameters.items(), kept)
 
-    # ---- loading -------------------------------------------------------------------------
+    # ---- loading
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False

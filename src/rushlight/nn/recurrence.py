@@ -33,7 +33,7 @@ class Weights(NamedTuple):
 Step = Callable[[Tensor, State, Weights], State]
 
 
-# ---- one step -----------------------------------------------------------------------------
+# ---- one step
 
 
 def _project(rows: Tensor, w: Weights) -> Tensor:
@@ -86,7 +86,7 @@ _MODES = {
 }
 
 
-# ---- one layer ----------------------------------------------------------------------------
+# ---- one layer
 
 
 def _run_forward(mode: _Mode, parts: Any, state: State, w: Weights) -> tuple[list[Any], State]:
@@ -170,7 +170,7 @@ def _group_weights(params: Any, has_biases: bool, count: int) -> list[Weights]:
     return groups
 
 
-# ---- PyTorch's functions ------------------------------------------------------------------
+# ---- PyTorch's functions
 
 
 def _padded(

@@ -103,7 +103,7 @@ class RNNBase(Module):
     def flatten_parameters(self) -> None:
         """Nothing to do: the recurrence reads each weight where it is."""
 
-    # ---- checks --------------------------------------------------------------------------
+    # ---- checks
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Refuse an input of the wrong dtype or shape."""
@@ -154,7 +154,7 @@ class RNNBase(Module):
         """The state with its batch in another order."""
         return hx if permutation is None else hx.index_select(1, permutation)
 
-    # ---- running -------------------------------------------------------------------------
+    # ---- running
 
     def _check_batched(self, input: Tensor, hx: Any) -> bool:
         """Is a batch dimension there, and in the state too?"""
@@ -432,7 +432,7 @@ class LSTM(RNNBase):
         return tuple(states)
 
 
-# ---- cells --------------------------------------------------------------------------------
+# ---- cells
 
 
 class RNNCellBase(Module):

@@ -44,7 +44,7 @@ def applied(op: Op, input: Any, inplace: bool, **attrs: Any) -> Any:
     return recorder.write(input, out, op.name + "_")
 
 
-# -- relu and its relatives --------------------------------------------------------------------
+# -- relu and its relatives
 
 
 RELU = pointwise(
@@ -180,7 +180,8 @@ def prelu(input: Any, weight: Any) -> Any:
         if input.ndim == 0 or (count != 1 and count != channels):
             if count != 1:
                 raise RuntimeError(
-                    f"prelu: Mismatch of parameter numbers and input channel size. Found parameter "
+                    f"prelu: Mismatch of parameter numbers and input channel size. Found "
+                    f"parameter "
                     f"numbers = {count} and channel size = {channels}."
                 )
         shape = (
@@ -212,7 +213,7 @@ def rrelu(
     return recorder.write(input, out, "rrelu_") if inplace else out
 
 
-# -- exponential linear units ------------------------------------------------------------------
+# -- exponential linear units
 
 
 def _elu_lower(k: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
@@ -257,7 +258,7 @@ for _place in ("torch", "F"):
     public(_place, name="celu_")(lambda input, alpha=1.0: celu(input, alpha, True))
 
 
-# -- gelu, silu, mish --------------------------------------------------------------------------
+# -- gelu, silu, mish
 
 
 def _gelu_slope(m: Any, out: Any, x: Any) -> Any:
@@ -305,7 +306,9 @@ def silu(input: Any, inplace: bool = False) -> Any:
 
 
 def _tanh_of_softplus(m: Any, x: Any) -> Any:
-    """tanh(log(1 + n)) for n = e**x, as a quotient of polynomials; 1 to the last bit above 20."""
+    """tanh(log(1 + n)) for n = e**x, as a quotient of polynomials; 1 to the last bit above
+    20.
+    """
     n = m.exp(m.min(x, 20))
     top = n * (n + 2)
     return top / (top + 2)
@@ -325,7 +328,7 @@ def mish(input: Any, inplace: bool = False) -> Any:
     return applied(MISH, input, inplace)
 
 
-# -- soft and hard forms -----------------------------------------------------------------------
+# -- soft and hard forms
 
 
 def _softplus_lower(k: Any, x: Any, beta: float, threshold: float) -> Any:

@@ -1,4 +1,6 @@
-"""Picking and placing along one dimension: index_select, gather, scatter and their relatives."""
+"""Picking and placing along one dimension: index_select, gather, scatter and their
+relatives.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,6 @@ from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
 # -- gather and scatter
-# ------------------------------------------------------------------------------------
 
 
 def _along(shape: Shape, dim: int, index: Shape) -> View:
@@ -132,7 +133,8 @@ def check_along(op: str, x: Any, dim: int, index: Any, source: Any = None) -> in
         limit = source._shape[d] if source is not None and source.ndim else size
         if (d != at and size > own) or size > limit:
             raise RuntimeError(
-                f"{op}: Expected index {errors.shape_text(index._shape)} to be smaller than self "
+                f"{op}: Expected index {errors.shape_text(index._shape)} to be smaller than "
+                f"self "
                 f"{errors.shape_text(x._shape)} apart from dimension {at}"
             )
     if source is not None and max(source.ndim, 1) != max(index.ndim, 1):
@@ -263,7 +265,9 @@ def _reduced_vjp(
 def _product_gradients(
     g: Any, base: Any, corner: Any, source: Any, index: Any, dim: int
 ) -> tuple[Any, Any]:
-    """Each factor's gradient is the product of the others: zeros are counted, not divided by."""
+    """Each factor's gradient is the product of the others: zeros are counted, not divided
+    by.
+    """
 
     def split(x: Any) -> tuple[Any, Any]:
         is_zero = (x == 0).to(g.dtype)
@@ -332,7 +336,8 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
         return GATHER(input.reshape(-1), indices.reshape(-1), dim=0)
     if input.ndim != indices.ndim:
         raise RuntimeError(
-            f"torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            f"torch.take_along_dim(): input and indices should have the same number of "
+            f"dimensions, "
             f"but got {input.ndim} dimensions for input, and {indices.ndim} for indices"
         )
     at = views.dim_index("take_along_dim", dim, input.ndim)
@@ -345,7 +350,6 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
 
 
 # -- along one dimension
-# -----------------------------------------------------------------------------------
 
 
 def _check_vector(op: str, index: Any) -> Any:
@@ -381,7 +385,8 @@ def _placed_parts(
     vector = _check_vector(op, index)
     if source.dtype is not x.dtype:
         raise RuntimeError(
-            f"{op}(): self and source expected to have the same dtype, but got (self) {x.dtype!r} "
+            f"{op}(): self and source expected to have the same dtype, but got (self) "
+            f"{x.dtype!r} "
             f"and (source) {source.dtype!r}"
         )
     if not x.ndim:
@@ -445,7 +450,8 @@ def index_reduce(
     """A copy with parts of `source` reduced (prod, mean, amax, amin) at these indices."""
     if reduce not in _KINDS:
         raise RuntimeError(
-            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
+            f"{reduce}."
         )
     x, vector, parts, at = _placed_parts("index_reduce", input, dim, index, source)
     shape = [1] * x.ndim
@@ -491,7 +497,9 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
 
 
 # -- masks
-# -------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def _check_masked(op: str, mask: Any) -> None:
@@ -553,7 +561,6 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
 
 
 # -- slices into
-# ---------------------------------------------------------------------------------------------
 
 
 @public("torch", "Tensor", out=True)

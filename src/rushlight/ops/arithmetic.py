@@ -1,4 +1,6 @@
-"""Arithmetic: sums, products, quotients, powers, and the updates that optimizers are made of."""
+"""Arithmetic: sums, products, quotients, powers, and the updates that optimizers are made
+of.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from rushlight.ops.elementwise import (
 )
 from rushlight.ops.registry import Op, TensorType, public
 
-# -- sums and products -------------------------------------------------------------------------
+# -- sums and products
 
 
 def _or_for_bool(k: Any, a: Any, b: Any) -> Any:
@@ -85,7 +87,8 @@ def _checked_alpha(op: str, alpha: Any, *operands: Any) -> Any:
         raise RuntimeError(f"{op}: Boolean alpha only supported for Boolean results.")
     if kind > Category.INTEGRAL and max(kinds) <= Category.INTEGRAL:
         raise RuntimeError(
-            f"{op}: For integral input tensors, argument alpha must not be a floating point number."
+            f"{op}: For integral input tensors, argument alpha must not be a floating point "
+            f"number."
         )
     return bool(alpha) if max(kinds) is Category.BOOL else alpha
 
@@ -138,7 +141,7 @@ def positive(input: Any) -> Any:
     return input
 
 
-# -- quotients ---------------------------------------------------------------------------------
+# -- quotients
 
 
 def _rounded_quotient(name: str, lower: Any, vjp: Any) -> Op:
@@ -244,7 +247,7 @@ RECIPROCAL = pointwise(
 reciprocal = unary_function(RECIPROCAL)
 
 
-# -- powers ------------------------------------------------------------------------------------
+# -- powers
 
 
 @public("torch", "Tensor", inplace=True, out=True)
@@ -348,7 +351,7 @@ def _float_power_in_place(input: Any, exponent: Any) -> Any:
 public("Tensor", name="float_power_")(_float_power_in_place)
 
 
-# -- updates -----------------------------------------------------------------------------------
+# -- updates
 
 
 def _lerp_lower(k: Any, start: Any, end: Any, weight: Any) -> Any:
@@ -416,13 +419,14 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     check_tensors("addcdiv", input=input, tensor1=tensor1, tensor2=tensor2)
     if tensor1.dtype.is_integral and tensor2.dtype.is_integral:
         raise RuntimeError(
-            "addcdiv: Integer division with addcdiv is no longer supported: convert to a floating "
+            "addcdiv: Integer division with addcdiv is no longer supported: convert to a "
+            "floating "
             "dtype, or use torch.div(rounding_mode=...)"
         )
     return ADDCDIV(input, tensor1, tensor2, value)
 
 
-# -- greatest common divisors ------------------------------------------------------------------
+# -- greatest common divisors
 
 
 def _whole_number_op(name: str, function: Any) -> Op:

@@ -128,7 +128,7 @@ def modified_bessel_i1(input: Any) -> Any:
     return I1(input)
 
 
-# -- by SciPy ----------------------------------------------------------------------------------
+# -- by SciPy
 
 
 def by_scipy(*arrays: Any, name: str) -> Any:

@@ -1,4 +1,6 @@
-"""Comparisons, logic, and tests of kinds of numbers: results are bool and have no derivative."""
+"""Comparisons, logic, and tests of kinds of numbers: results are bool and have no
+derivative.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ eq = binary_function(EQ)
 ne = binary_function(NE, aliases=("not_equal",))
 
 
-# -- logic -------------------------------------------------------------------------------------
+# -- logic
 
 
 def _truth(k: Any, x: Any) -> Any:
@@ -50,7 +52,7 @@ logical_xor = binary_function(LOGICAL_XOR, numbers="none")
 logical_not = unary_function(LOGICAL_NOT)
 
 
-# -- kinds of numbers --------------------------------------------------------------------------
+# -- kinds of numbers
 
 
 def _signbit_lower(k: Any, x: Any) -> Any:
@@ -110,7 +112,7 @@ def isreal(input: Any) -> Any:
     return EQ(input.imag, 0) if input.dtype.is_complex else ISFINITE(input) | True
 
 
-# -- closeness ---------------------------------------------------------------------------------
+# -- closeness
 
 
 @public("torch", "Tensor")

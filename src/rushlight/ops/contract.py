@@ -57,7 +57,9 @@ CONTRACT = Op(  # a letter of one operand alone is in the result; none is repeat
 
 
 # -- linear
-# ------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def letters_for(count: int, without: str = "") -> str:
@@ -137,7 +139,6 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
 
 
 # -- products of matrices and vectors
-# ----------------------------------------------------------------------
 
 
 @public("torch", "Tensor", "linalg", out=True)
@@ -237,7 +238,6 @@ def outer(input: Any, vec2: Any) -> Any:
 
 
 # -- products added to something
-# ---------------------------------------------------------------------------
 
 
 def _checked_scale(op: str, name: str, number: Any, product: Any) -> Any:
@@ -313,7 +313,6 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 
 
 
 # -- products of several, and of general shapes
-# ------------------------------------------------------------
 
 
 def _chain_order(sizes: list[int]) -> dict[tuple[int, int], int]:

@@ -48,7 +48,9 @@ def _wide_dtype(kind: dt.dtype) -> dt.dtype:
 
 
 # -- forward
-# -------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def conv_type(
@@ -102,7 +104,6 @@ CONV = Op("convolution", attrs=HOW, type=conv_type, lower=conv_lower, vjp=conv_v
 
 
 # -- the gradients
-# -------------------------------------------------------------------------------------------
 
 
 def input_grad_lower(
@@ -115,7 +116,9 @@ def input_grad_lower(
     dilation: Sizes,
     groups: int,
 ) -> Any:
-    """Windows of g, with stride - 1 zeros between its elements, times the kernel turned round."""
+    """Windows of g, with stride - 1 zeros between its elements, times the kernel turned
+    round.
+    """
     kernel = weight.shape[2:]
     pads = spread_pads(g.shape[2:], size, kernel, stride, padding, dilation)
     spread = padded(k, g, pads, 0, tuple(s - 1 for s in stride))
@@ -185,7 +188,6 @@ CONV_WEIGHT_GRAD = Op(
 
 
 # -- checks and the public functions
-# -------------------------------------------------------------------------
 
 
 def _check(op: str, x: Any, weight: Any, bias: Any, count: int, groups: int) -> None:
@@ -193,7 +195,8 @@ def _check(op: str, x: Any, weight: Any, bias: Any, count: int, groups: int) -> 
         raise RuntimeError(f"{op}: Expected {count + 2}D weight, got {list(weight.shape)}")
     if x.ndim not in (count + 1, count + 2):
         raise RuntimeError(
-            f"{op}: Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {op}, but "
+            f"{op}: Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {op}, "
+            f"but "
             f"got input of size: {list(x.shape)}"
         )
     for other in (weight, bias):
@@ -258,14 +261,16 @@ def _convolve(
     if x.shape[1] != weight.shape[1] * groups:
         raise RuntimeError(
             f"{op}: Given groups={groups}, weight of size {list(weight.shape)}, expected input"
-            f"{list(x.shape)} to have {weight.shape[1] * groups} channels, but got {x.shape[1]} "
+            f"{list(x.shape)} to have {weight.shape[1] * groups} channels, but got "
+            f"{x.shape[1]} "
             f"channels instead"
         )
     _check_bias(op, bias, weight.shape[0], weight)
     if 0 in kernel or min(output_size(x.shape[2:], kernel, steps, pads, apart)) < 1:
         raise RuntimeError(
             f"{op}: Calculated padded input size per channel: {list(x.shape[2:])} with padding "
-            f"{list(pads)}. Kernel size: {list(kernel)}. Kernel size can't be greater than actual "
+            f"{list(pads)}. Kernel size: {list(kernel)}. Kernel size can't be greater than "
+            f"actual "
             f"input size"
         )
     how = {"stride": steps, "padding": pads, "dilation": apart, "groups": int(groups)}
@@ -275,7 +280,8 @@ def _convolve(
 def _check_bias(op: str, bias: Any, channels: int, weight: Any) -> None:
     if bias is not None and tuple(bias.shape) != (channels,):
         raise RuntimeError(
-            f"{op}: Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional "
+            f"{op}: Given weight of size {list(weight.shape)}, expected bias to be "
+            f"1-dimensional "
             f"with {channels} elements, but got bias of size {list(bias.shape)} instead"
         )
 
@@ -301,7 +307,8 @@ def _transpose(
     if x.shape[1] != weight.shape[0]:
         raise RuntimeError(
             f"{op}: Given transposed=1, weight of size {list(weight.shape)}, expected input"
-            f"{list(x.shape)} to have {weight.shape[0]} channels, but got {x.shape[1]} channels "
+            f"{list(x.shape)} to have {weight.shape[0]} channels, but got {x.shape[1]} "
+            f"channels "
             f"instead"
         )
     _check_bias(op, bias, weight.shape[1] * groups, weight)
@@ -325,7 +332,8 @@ def _transpose(
     )
     if min(size) < 1:
         raise RuntimeError(
-            f"{op}: Given input size per channel: {list(x.shape[2:])}. Calculated output size per "
+            f"{op}: Given input size per channel: {list(x.shape[2:])}. Calculated output size "
+            f"per "
             f"channel: {list(size)}. Output size is too small"
         )
     out = CONV_INPUT_GRAD(

@@ -1,4 +1,6 @@
-"""From one dtype, place or memory to another: `to`, `type`, copies, fills, and storage surgery."""
+"""From one dtype, place or memory to another: `to`, `type`, copies, fills, and storage
+surgery.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,6 @@ from rushlight.ops.registry import TensorType, public, recorder
 from rushlight.views import View
 
 # -- memory formats
-# ----------------------------------------------------------------------------------------
 
 _CHANNELS_LAST = {"channels_last": (4, (0, 2, 3, 1)), "channels_last_3d": (5, (0, 2, 3, 4, 1))}
 
@@ -51,7 +52,6 @@ def _cloned_as(x: Any, memory_format: Any) -> Any:
 
 
 # -- conversion
-# --------------------------------------------------------------------------------------------
 
 
 def _target(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[dtype | None, bool, Any]:
@@ -77,7 +77,8 @@ def _target(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[dtype | None,
             kind = arg.dtype
         elif arg is not None:
             raise TypeError(
-                f"to() received an invalid combination of arguments - got ({type(arg).__name__})"
+                f"to() received an invalid combination of arguments - got "
+                f"({type(arg).__name__})"
             )
     if len(flags) > 1:
         copy = flags[1]
@@ -129,14 +130,17 @@ def type_as(input: Any, other: Any) -> Any:
 TYPE_NAMES = {
     "FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16,
     "BFloat16Tensor": dt.bfloat16, "ByteTensor": dt.uint8, "CharTensor": dt.int8,
-    "ShortTensor": dt.int16, "IntTensor": dt.int32, "LongTensor": dt.int64, "BoolTensor": dt.bool_,
+    "ShortTensor": dt.int16, "IntTensor": dt.int32, "LongTensor": dt.int64,
+    "BoolTensor": dt.bool_,
     "ComplexFloatTensor": dt.complex64, "ComplexDoubleTensor": dt.complex128,
 }  # fmt: skip
 _TYPE_OF = {kind: name for name, kind in TYPE_NAMES.items()}
 
 
 def dtype_named(wanted: Any) -> dtype:
-    """The dtype meant by a dtype, a typed tensor class, or a name such as 'torch.LongTensor'."""
+    """The dtype meant by a dtype, a typed tensor class, or a name such as
+    'torch.LongTensor'.
+    """
     if isinstance(wanted, dtype):
         return wanted
     name = wanted if isinstance(wanted, str) else getattr(wanted, "__name__", "")
@@ -217,12 +221,14 @@ def _retyped(x: Any, kind: dtype) -> View:
         )
     if strides[-1] != 1 and shape[-1] != 1:
         raise RuntimeError(
-            f"view: self.stride(-1) must be 1 to view {x.dtype!r} as {kind!r}, but got {strides[-1]}"
+            f"view: self.stride(-1) must be 1 to view {x.dtype!r} as {kind!r}, but got "
+            f"{strides[-1]}"
         )
     steps = [s * own for s in strides[:-1]] + [offset * own, shape[-1] * own]
     if any(s % new for s in steps):
         raise RuntimeError(
-            f"view: sizes, strides and offset of {errors.shape_text(shape)} must be divisible by "
+            f"view: sizes, strides and offset of {errors.shape_text(shape)} must be divisible "
+            f"by "
             f"{new} bytes to view {x.dtype!r} as {kind!r}"
         )
     whole = [s * own // new for s in strides[:-1]]
@@ -230,7 +236,6 @@ def _retyped(x: Any, kind: dtype) -> View:
 
 
 # -- contents
-# ----------------------------------------------------------------------------------------------
 
 
 @public("Tensor", name="copy_")
@@ -312,7 +317,6 @@ def _like(x: Any, values: list[Any]) -> Any:
 
 
 # -- handles and storages
-# ----------------------------------------------------------------------------------
 
 
 @public("Tensor", name="resize_")

@@ -101,7 +101,6 @@ EYE = Op(
 
 
 # -- arguments
-# ---------------------------------------------------------------------------------------------
 
 
 def sizes_of(args: tuple[Any, ...]) -> views.Shape:
@@ -315,7 +314,9 @@ def new_empty_strided(
 
 
 # -- ranges
-# ------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def plain_number(x: Any) -> Any:
@@ -400,7 +401,8 @@ def _check_points(op: str, *points: Any) -> None:
     for point in points:
         if hasattr(point, "ndim") and point.ndim:
             raise RuntimeError(
-                f"{op}: start and end must be numbers or 0-dimensional tensors, got a tensor of "
+                f"{op}: start and end must be numbers or 0-dimensional tensors, got a tensor "
+                f"of "
                 f"shape {errors.shape_text(point.shape)}"
             )
 
@@ -424,7 +426,8 @@ def linspace(
 @public("torch", out=True)
 def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: dtype | None = None,
-    layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+    layout: Any = None, device: Any = None, pin_memory: bool = False,
+    requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """base to the power of `steps` evenly spaced exponents."""
     _check_points("logspace", start, end)
@@ -482,7 +485,6 @@ def triu_indices(
 
 
 # -- from data
-# ---------------------------------------------------------------------------------------------
 
 
 @public("torch")

@@ -50,7 +50,8 @@ def _check_target(op: str, x: Any, target: Any, dim: int) -> None:
                 f"({target.shape[0]})."
             )
         raise RuntimeError(
-            f"{op}: Expected target of size {list(x.shape[:dim] + x.shape[dim + 1 :])} for input "
+            f"{op}: Expected target of size {list(x.shape[:dim] + x.shape[dim + 1 :])} for "
+            f"input "
             f"of size {list(x.shape)}, got {list(target.shape)}"
         )
 
@@ -162,7 +163,8 @@ def _probability_loss(
 ) -> Any:
     if tuple(target.shape) != tuple(logs.shape):
         raise RuntimeError(
-            f"cross_entropy: Expected floating point target with class probabilities to have the "
+            f"cross_entropy: Expected floating point target with class probabilities to have "
+            f"the "
             f"input's shape {list(logs.shape)}, got {list(target.shape)}"
         )
     if smoothing > 0:

@@ -31,7 +31,7 @@ Slope = Callable[..., Any]
 Accepts = Callable[[dtype], bool]
 
 
-# -- type rules --------------------------------------------------------------------------------
+# -- type rules
 
 
 def promoted(*types: TensorType) -> dtype:
@@ -109,7 +109,7 @@ def check_one_tensor(op: str, a: Any, b: Any) -> None:
         raise errors.not_a_tensor(op, "input", a)
 
 
-# -- the constructor ---------------------------------------------------------------------------
+# -- the constructor
 
 
 def pointwise(
@@ -169,7 +169,7 @@ def comparison(name: str, lower: Lower) -> Op:
     return Op(name, type=type_rule, lower=lower_rule, vjp=NOT_DIFFERENTIABLE)
 
 
-# -- derivatives -------------------------------------------------------------------------------
+# -- derivatives
 
 
 class _Recorded:
@@ -339,7 +339,7 @@ def binary_function(
     return bind(chosen)
 
 
-# -- selection, conversion ---------------------------------------------------------------------
+# -- selection, conversion
 
 
 def where_type(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:

@@ -167,7 +167,9 @@ def embedding(
 
 
 # -- bags
-# ----------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def _bag_numbers(offsets: Any, count: int) -> Any:
@@ -194,12 +196,14 @@ def _checked_bags(
             )
         if per_sample_weights.shape != input.shape:
             raise ValueError(
-                f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is not "
+                f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is "
+                f"not "
                 f"None, then it must have the same shape as the input ({list(input.shape)})"
             )
     if input.ndim == 2 and offsets is not None:
         raise ValueError(
-            "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of "
+            "if input is 2D, then offsets has to be None, as input is treated is a mini-batch "
+            "of "
             "fixed length sequences."
         )
     if input.ndim == 1 and offsets is None:
@@ -335,7 +339,8 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     """1 at each index, 0 elsewhere, along a new last dimension."""
     if tensor.dtype is not dt.int64:
         raise RuntimeError(
-            f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype!r}"
+            f"one_hot is only applicable to index tensor of type LongTensor, got "
+            f"{tensor.dtype!r}"
         )
     if tensor.numel() == 0 and num_classes <= 0:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")

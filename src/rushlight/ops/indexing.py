@@ -22,7 +22,6 @@ from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
 # -- ops on index arrays
-# -----------------------------------------------------------------------------------
 
 
 def _index_shape(own: Shape, dims: Shape, indices: Sequence[Any]) -> tuple[Shape, int, int]:
@@ -32,7 +31,8 @@ def _index_shape(own: Shape, dims: Shape, indices: Sequence[Any]) -> tuple[Shape
     except RuntimeError:
         shapes = ", ".join(errors.shape_text(i.shape) for i in indices)
         raise IndexError(
-            f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
+            f"shape mismatch: indexing tensors could not be broadcast together with shapes "
+            f"{shapes}"
         ) from None
     is_together = all(b - a == 1 for a, b in zip(dims, dims[1:], strict=False))
     at = dims[0] if is_together else 0
@@ -43,7 +43,9 @@ def _index_shape(own: Shape, dims: Shape, indices: Sequence[Any]) -> tuple[Shape
 def _places(
     k: Any, own: View, dims: Shape, indices: Sequence[Any]
 ) -> tuple[View, list[tuple[Any, int, int]]]:
-    """Where the elements chosen by `indices` lie: a view for the other dimensions, and steps."""
+    """Where the elements chosen by `indices` lie: a view for the other dimensions, and
+    steps.
+    """
     shape, at, count = _index_shape(own.shape, dims, indices)
     rest = [s for d, s in enumerate(own.strides) if d not in dims]
     strides = (*rest[:at], *([0] * count), *rest[at:])
@@ -133,7 +135,8 @@ def _index_put_type(
     )
     if not fits:
         raise RuntimeError(
-            f"shape mismatch: value tensor of shape {errors.shape_text(source.shape)} cannot be "
+            f"shape mismatch: value tensor of shape {errors.shape_text(source.shape)} cannot "
+            f"be "
             f"broadcast to indexing result of shape {errors.shape_text(shape)}"
         )
     return TensorType(base.shape, base.dtype)
@@ -156,7 +159,6 @@ INDEX_PUT = Op(
 
 
 # -- reading an index
-# --------------------------------------------------------------------------------------
 
 
 def _is_tensor(x: Any) -> bool:
@@ -185,7 +187,8 @@ def _array(item: Any) -> Any:
         made = made if made.numel() else made.to(dt.int64)
     else:
         raise IndexError(
-            f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
+            f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
+            f"are "
             f"valid indices (got {type(item).__name__})"
         )
     return made
@@ -194,7 +197,8 @@ def _array(item: Any) -> Any:
 def _checked(item: Any) -> Any:
     if item.dtype not in (dt.int64, dt.int32, dt.int16, dt.int8, dt.uint8, dt.bool_):
         raise IndexError(
-            f"tensors used as indices must be long, int, byte or bool tensors, not {item.dtype!r}"
+            f"tensors used as indices must be long, int, byte or bool tensors, not "
+            f"{item.dtype!r}"
         )
     return item
 
@@ -240,7 +244,9 @@ def _sliced(part: slice, size: int) -> tuple[int, int, int]:
 
 
 class Parsed:
-    """An index read: the basic part by dimension, and index arrays on dimensions of its view."""
+    """An index read: the basic part by dimension, and index arrays on dimensions of its
+    view.
+    """
 
     __slots__ = ("arrays", "items")
 
@@ -364,7 +370,8 @@ def setitem(input: Any, index: Any, value: Any) -> None:
         return
     if not is_number and value.dtype is not input.dtype and value.ndim:
         raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {input.dtype!r} for "
+            f"Index put requires the source and destination dtypes match, got {input.dtype!r} "
+            f"for "
             f"the destination and {value.dtype!r} for the source."
         )
     recorder.write(viewed, _assigned(viewed, value, parsed.arrays), "index_put_")
@@ -381,7 +388,9 @@ def _number(value: Any, x: Any) -> Any:
 
 
 def _assigned(viewed: Any, value: Any, arrays: list[tuple[int, Any]]) -> Any:
-    """`viewed` with `value` at index arrays; one mask and one value need no look at the mask."""
+    """`viewed` with `value` at index arrays; one mask and one value need no look at the
+    mask.
+    """
     if len(arrays) == 1 and is_mask(arrays[0][1]) and not value.ndim:
         at, mask = arrays[0]
         after = viewed.ndim - at - mask.ndim
@@ -406,7 +415,6 @@ class Shaped:
 
 
 # -- index_put
-# ---------------------------------------------------------------------------------------------
 
 
 def _put_arrays(x: Any, indices: Any) -> list[tuple[int, Any]]:
@@ -433,7 +441,8 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
     """A copy with `values` at index arrays, or added there."""
     if values.dtype is not input.dtype:
         raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {input.dtype!r} for "
+            f"Index put requires the source and destination dtypes match, got {input.dtype!r} "
+            f"for "
             f"the destination and {values.dtype!r} for the source."
         )
     dims, arrays = _without_masks(_put_arrays(input, indices))
@@ -447,7 +456,6 @@ def index_put_(input: Any, indices: Any, values: Any, accumulate: bool = False) 
 
 
 # -- where the elements are
-# ----------------------------------------------------------------------------------
 
 
 @public("torch", "Tensor", out=True)
@@ -470,7 +478,9 @@ def argwhere(input: Any) -> Any:
 
 @public("torch")
 def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
-    """The first `size` positions of elements that are not zero, filled up if there are fewer."""
+    """The first `size` positions of elements that are not zero, filled up if there are
+    fewer.
+    """
     from rushlight.tensor import tensor_of_array  # ops come before tensors
 
     found = np.argwhere(input.detach()._numbers())[:size]

@@ -25,7 +25,9 @@ Array = Any  # NumPy arrays of tables
 
 
 # -- the ops
-# -------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def _tap(k: Any, table: Any, tap: int, shape: tuple[int, ...], dim: int) -> Any:
@@ -126,7 +128,9 @@ RESAMPLE_GRAD = Op(
 
 
 # -- tables
-# --------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def _tensor(array: Array, kind: dtype) -> Any:
@@ -252,7 +256,6 @@ def averaged(x: Any, dim: int, out: int) -> Any:
 
 
 # -- interpolate
-# ---------------------------------------------------------------------------------------------
 
 _MODES = {
     "nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "area": (3, 4, 5),
@@ -384,7 +387,9 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
 
 
 # -- padding
-# -------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 @functools.lru_cache(maxsize=512)
@@ -413,7 +418,8 @@ def _check_pad(x: Any, pads: list[tuple[int, int]], mode: str) -> None:
         if limit is not None and max(low, high) > limit:
             raise RuntimeError(
                 f"pad: Padding size should be less than the corresponding input dimension, but "
-                f"got: padding ({low}, {high}) at a dimension of input {list(x.shape)} with mode "
+                f"got: padding ({low}, {high}) at a dimension of input {list(x.shape)} with "
+                f"mode "
                 f"{mode}"
             )
         if size == 0 or size + low + high < 1:
@@ -434,7 +440,8 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
         raise RuntimeError(f"pad: Padding length must be divisible by 2, got {sizes}")
     if len(sizes) // 2 > input.ndim:
         raise RuntimeError(
-            f"pad: Padding length should be less than or equal to two times the input dimension "
+            f"pad: Padding length should be less than or equal to two times the input "
+            f"dimension "
             f"but got padding length {len(sizes)} and input of dimension {input.ndim}"
         )
     pads = list(zip(sizes[::2], sizes[1::2], strict=True))
@@ -456,7 +463,9 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
 
 
 # -- shuffles
-# ------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 @public("torch", "F")
@@ -465,7 +474,8 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     r = upscale_factor
     if input.ndim < 3 or r <= 0 or input.shape[-3] % (r * r):
         raise RuntimeError(
-            f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
+            f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the "
+            f"square "
             f"of upscale_factor {r}, but got {list(input.shape)}"
         )
     *lead, channels, height, width = input.shape
@@ -479,7 +489,8 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     r = downscale_factor
     if input.ndim < 3 or r <= 0 or input.shape[-1] % r or input.shape[-2] % r:
         raise RuntimeError(
-            f"pixel_unshuffle expects height and width to be divisible by downscale_factor {r}, "
+            f"pixel_unshuffle expects height and width to be divisible by downscale_factor "
+            f"{r}, "
             f"but got {list(input.shape)}"
         )
     *lead, channels, height, width = input.shape

@@ -247,7 +247,8 @@ def margin_ranking_loss(
     reduction = reduction_of(reduction, size_average, reduce)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
-            f"margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"margin_ranking_loss : All input tensors should have same dimension but got "
+            f"sizes: "
             f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
         )
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
@@ -331,7 +332,6 @@ def _spreads(small: Any, large: Any) -> bool:
 
 
 # -- pairs of vectors
-# --------------------------------------------------------------------------------------
 
 
 @public("F", "torch")
@@ -339,7 +339,8 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`."""
     if not (x1.dtype.is_floating_point and x2.dtype.is_floating_point):
         raise RuntimeError(
-            f"cosine_similarity: expected floating point tensors, got {x1.dtype!r} and {x2.dtype!r}"
+            f"cosine_similarity: expected floating point tensors, got {x1.dtype!r} and "
+            f"{x2.dtype!r}"
         )
     shape = views.broadcast_shapes("cosine_similarity", x1.shape, x2.shape)
     a, b = x1.expand(shape), x2.expand(shape)
@@ -462,7 +463,6 @@ def _triplet(
 
 
 # -- classes with margins
-# ----------------------------------------------------------------------------------
 
 
 @public("F")

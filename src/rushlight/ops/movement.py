@@ -37,7 +37,6 @@ def own_view(x: Any) -> View:
 
 
 # -- writes and embeddings: the transposes of views
-# -------------------------------------------------------
 
 WRITE = Op(  # the storage's next Value: `source` written at `view` of `base`
     "write",
@@ -145,7 +144,6 @@ class Plain:
 
 
 # -- view ops
-# ----------------------------------------------------------------------------------------------
 
 
 def reshape_view(x: Any, shape: Shape) -> View:
@@ -289,7 +287,9 @@ SCATTER_VIEW = Op(  # adds every element of g where `view` read it (x is taken t
 
 
 # -- shapes
-# ------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def _own_shape(x: Any, shape: tuple[Any, ...], named: dict[str, Any], op: str) -> Shape:
@@ -374,7 +374,8 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
         sizes = tuple(size // known if s == -1 else s for s in sizes)
     if views.numel(sizes) != size or min(sizes) < 0:
         raise RuntimeError(
-            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim "
+            f"{dim} "
             f"({size}) in the input tensor"
         )
     return view(input, (*input._shape[:at], *sizes, *input._shape[at + 1 :]))
@@ -420,7 +421,8 @@ def expanded_shape(op: str, own: Shape, wanted: Shape) -> Shape:
         if size != 1 and size != shape[i + extra]:
             raise RuntimeError(
                 f"{op}: The expanded size of the tensor ({shape[i + extra]}) must match the "
-                f"existing size ({size}) at non-singleton dimension {i + extra}.  Target sizes: "
+                f"existing size ({size}) at non-singleton dimension {i + extra}.  Target "
+                f"sizes: "
                 f"{list(wanted)}.  Tensor sizes: {list(own)}"
             )
     if any(s < 0 for s in shape):
@@ -493,7 +495,6 @@ _at_least("atleast_3d", 3, _to_3d)
 
 
 # -- order of dimensions
-# -----------------------------------------------------------------------------------
 
 
 @public("Tensor")
@@ -571,7 +572,9 @@ def adjoint(input: Any) -> Any:
 
 
 # -- parts
-# -------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 @public("torch", "Tensor")
@@ -586,7 +589,8 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
         raise RuntimeError("narrow(): length must be non-negative.")
     if not -size <= begin <= size:
         raise IndexError(
-            f"narrow: start out of range (expected to be in range of [{-size}, {size}], but got "
+            f"narrow: start out of range (expected to be in range of [{-size}, {size}], but "
+            f"got "
             f"{begin})"
         )
     begin += size if begin < 0 else 0
@@ -655,7 +659,8 @@ def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
     sizes = [int(s) for s in given]
     if sum(sizes) != size or any(s < 0 for s in sizes):
         raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size "
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's "
+            f"size "
             f"at dimension {dim}), but got split_sizes={sizes}"
         )
     return _sections(tensor, at, sizes)
@@ -761,7 +766,8 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = 
     offset = input._offset if storage_offset is None else int(storage_offset)
     if len(shape) != len(strides):
         raise RuntimeError(
-            f"as_strided: mismatch in length of strides and shape: {list(strides)} and {list(shape)}"
+            f"as_strided: mismatch in length of strides and shape: {list(strides)} and "
+            f"{list(shape)}"
         )
     if any(s < 0 for s in strides) or offset < 0:
         raise RuntimeError(
@@ -771,14 +777,14 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = 
     view = View(shape, strides, offset)
     if views.numel(shape) and views.span(view)[1] > count:
         raise RuntimeError(
-            f"as_strided: sizes {list(shape)}, strides {list(strides)} and offset {offset} are out "
+            f"as_strided: sizes {list(shape)}, strides {list(strides)} and offset {offset} are "
+            f"out "
             f"of bounds for a storage of {count} elements"
         )
     return take_view(AS_STRIDED, input, shape=shape, strides=strides, offset=offset)
 
 
 # -- in place, and copies
-# ----------------------------------------------------------------------------------
 
 
 def _become(x: Any, viewed: Any) -> Any:

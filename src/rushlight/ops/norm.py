@@ -35,7 +35,8 @@ def _checked_shape(op: str, x: Any, normalized_shape: Any, *parameters: Any) -> 
     for parameter in parameters:
         if parameter is not None and tuple(parameter.shape) != sizes:
             raise RuntimeError(
-                f"{op}: Expected weight and bias to be of same shape as normalized_shape, but got "
+                f"{op}: Expected weight and bias to be of same shape as normalized_shape, but "
+                f"got "
                 f"{list(parameter.shape)} and normalized_shape = {list(sizes)}"
             )
     if tuple(x.shape[-len(sizes) :]) != sizes or x.ndim < len(sizes):
@@ -60,7 +61,9 @@ def layer_norm(
     eps: float = 1e-05,
     cudnn_enable: bool = True,
 ) -> Any:
-    """Each row (the last dimensions, of `normalized_shape`) with mean 0 and variance 1, scaled."""
+    """Each row (the last dimensions, of `normalized_shape`) with mean 0 and variance 1,
+    scaled.
+    """
     dims = _checked_shape("layer_norm", input, normalized_shape, weight, bias)
     _check_floating("layer_norm", input)
     x = NORMALISED(_wide(input), dim=dims, eps=float(eps))
@@ -127,18 +130,21 @@ def group_norm(
     """Each group of channels of each sample with mean 0 and variance 1, scaled by channel."""
     if input.ndim < 2:
         raise RuntimeError(
-            f"group_norm: Expected at least 2 dimensions for input tensor but received {input.ndim}"
+            f"group_norm: Expected at least 2 dimensions for input tensor but received "
+            f"{input.ndim}"
         )
     channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
         raise RuntimeError(
-            f"group_norm: Expected number of channels in input to be divisible by num_groups, but "
+            f"group_norm: Expected number of channels in input to be divisible by num_groups, "
+            f"but "
             f"got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
     for parameter in (weight, bias):
         if parameter is not None and tuple(parameter.shape) != (channels,):
             raise RuntimeError(
-                f"group_norm: Expected weight and bias to be vectors of size equal to the number "
+                f"group_norm: Expected weight and bias to be vectors of size equal to the "
+                f"number "
                 f"of channels {channels}, but got shape {list(parameter.shape)}"
             )
     x = _wide(input)
@@ -190,7 +196,8 @@ def batch_norm(
                        scale, shift, input.dtype)  # fmt: skip
     if running_mean is None or running_var is None:
         raise RuntimeError(
-            "batch_norm: Expected running_mean and running_var to be defined when training=False"
+            "batch_norm: Expected running_mean and running_var to be defined when "
+            "training=False"
         )
     mean, var = _of_channels(running_mean, ndim), _of_channels(running_var, ndim)
     inverse = (var + eps).rsqrt()
@@ -204,7 +211,8 @@ def _batch_normalised(
     count = x.numel() // x.shape[1] if x.shape[1] else 0
     if count == 1:
         raise ValueError(
-            f"Expected more than 1 value per channel when training, got input size {list(x.shape)}"
+            f"Expected more than 1 value per channel when training, got input size "
+            f"{list(x.shape)}"
         )
     if running_mean is not None or running_var is not None:
         with gradients_off():
@@ -236,7 +244,8 @@ def instance_norm(
         count *= input.shape[d]
     if count == 1:
         raise ValueError(
-            f"Expected more than 1 spatial element when training, got input size {list(input.shape)}"
+            f"Expected more than 1 spatial element when training, got input size "
+            f"{list(input.shape)}"
         )
     x = _wide(input)
     if running_mean is not None:

@@ -33,7 +33,8 @@ def pooled_size(
         out.append(count)
     if min(out) < 1:
         raise RuntimeError(
-            f"{op}: Given input size: {list(size)}. Calculated output size: {out}. Output size is "
+            f"{op}: Given input size: {list(size)}. Calculated output size: {out}. Output size "
+            f"is "
             f"too small (kernel {list(kernel)}, stride {list(stride)}, padding {list(padding)})"
         )
     return tuple(out)
@@ -60,7 +61,8 @@ def _settings(
     sizes, steps, pads, apart = found
     if min(sizes) < 1 or min(apart) < 1:
         raise RuntimeError(
-            f"{op}: kernel size and dilation should be greater than zero, but got {list(sizes)} "
+            f"{op}: kernel size and dilation should be greater than zero, but got "
+            f"{list(sizes)} "
             f"and {list(apart)}"
         )
     if min(steps) < 1:
@@ -75,7 +77,8 @@ def _settings(
             )
     if x.ndim not in (count + 1, count + 2) or 0 in x.shape[-count - 1 :]:
         raise RuntimeError(
-            f"{op}: Expected {count + 1}D or {count + 2}D (batch mode) tensor with non-zero sizes "
+            f"{op}: Expected {count + 1}D or {count + 2}D (batch mode) tensor with non-zero "
+            f"sizes "
             f"after the batch, but got {list(x.shape)}"
         )
     out = pooled_size(op, x.shape[-count:], sizes, steps, pads, apart, ceil)
@@ -93,7 +96,9 @@ def _reach_pads(
 
 
 # -- maxima
-# --------------------------------------------------------------------------------------------------
+#
+#
+#
 
 _MAX = ("kernel", "stride", "padding", "dilation", "out")
 
@@ -259,13 +264,15 @@ def _unpooled_size(
         wanted = wanted[2:]
     if len(wanted) != count:
         raise ValueError(
-            f"output_size should be a sequence containing {count} or {count + 2} elements, but it "
+            f"output_size should be a sequence containing {count} or {count + 2} elements, but "
+            f"it "
             f"has a length of '{len(wanted)}'"
         )
     for size, usual, s in zip(wanted, default, stride, strict=True):
         if not usual - s < size < usual + s:
             raise ValueError(
-                f"invalid output_size {list(wanted)} (each must be within a stride of {list(default)})"
+                f"invalid output_size {list(wanted)} (each must be within a stride of "
+                f"{list(default)})"
             )
     return wanted
 
@@ -291,7 +298,8 @@ def _public_unpool(count: int) -> None:
         if tuple(indices.shape) != tuple(input.shape):
             raise RuntimeError(
                 f"{op}: Expected shape of indices to be same as that of the input tensor "
-                f"({list(input.shape)}) but got indices tensor with shape: {list(indices.shape)}"
+                f"({list(input.shape)}) but got indices tensor with shape: "
+                f"{list(indices.shape)}"
             )
         size = _unpooled_size(input, kernel, steps, pads, output_size, count)
         return POOL_SCATTER(input, indices, size=size, kind="set")
@@ -306,7 +314,9 @@ for _count in (1, 2, 3):
 
 
 # -- means
-# ---------------------------------------------------------------------------------------------------
+#
+#
+#
 
 # `count`: a divisor, or 'padded' or 'inside' for the elements of each window with or without
 # padding
@@ -399,7 +409,9 @@ AVG_POOL_GRAD = Op(
 
 
 def window_sum(x: Any, kernel: Sizes, first_pads: tuple[int, int]) -> Any:
-    """Sums of windows with stride 1 that keep the size; padding in the first spatial dimension."""
+    """Sums of windows with stride 1 that keep the size; padding in the first spatial
+    dimension.
+    """
     rest = (0,) * (len(kernel) - 1)
     return AVG_POOL(
         x,
@@ -512,7 +524,9 @@ for _count in (1, 2, 3):
 
 
 # -- adaptive
-# ------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def adaptive_edges(size: int, out: int) -> list[tuple[int, int]]:
@@ -523,7 +537,8 @@ def adaptive_edges(size: int, out: int) -> list[tuple[int, int]]:
 def _adaptive_size(op: str, x: Any, output_size: Any, count: int) -> Sizes:
     if x.ndim not in (count + 1, count + 2) or 0 in x.shape[-count:]:
         raise RuntimeError(
-            f"{op}: Expected {count + 1}D or {count + 2}D tensor with non-zero spatial sizes, but "
+            f"{op}: Expected {count + 1}D or {count + 2}D tensor with non-zero spatial sizes, "
+            f"but "
             f"got {list(x.shape)}"
         )
     wanted = output_size if isinstance(output_size, list | tuple) else (output_size,) * count

@@ -29,7 +29,6 @@ def _take(generator: Any, count: int) -> tuple[int, int]:
 
 
 # -- bits to numbers
-# ---------------------------------------------------------------------------------------
 
 
 def uniform_of(k: Any, bits: Any, kind: dtype) -> Any:
@@ -122,7 +121,6 @@ def draw_integers(
 
 
 # -- functions
-# ---------------------------------------------------------------------------------------------
 
 
 def _floating(op: str, kind: dtype) -> dtype:
@@ -291,7 +289,6 @@ def randperm(
 
 
 # -- with probabilities
-# ------------------------------------------------------------------------------------
 
 
 def _check_probability(op: str, p: Any) -> None:
@@ -316,7 +313,8 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
         least, most = float(values.min()), float(values.max())
         if not (least >= 0 and most <= 1):
             raise RuntimeError(
-                f"Expected p_in >= 0 && p_in <= 1 to be true, but got values from {least} to {most}"
+                f"Expected p_in >= 0 && p_in <= 1 to be true, but got values from {least} to "
+                f"{most}"
             )
     return unrelated(_coins(values, input._shape, kind, generator), input)
 
@@ -339,7 +337,9 @@ def bernoulli_(input: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
 
 
 def _sample_rows(weights: Any, bits: Any, count: int, replacement: bool) -> Any:
-    """Row by row: inversion with replacement, exponential keys (Efraimidis, Spirakis) without."""
+    """Row by row: inversion with replacement, exponential keys (Efraimidis, Spirakis)
+    without.
+    """
     weights = np.asarray(weights, np.float64)
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
@@ -519,7 +519,9 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
 
 
 # -- filling
-# -----------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 @public("Tensor", name="uniform_")

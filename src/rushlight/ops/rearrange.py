@@ -14,7 +14,9 @@ from rushlight.ops.registry import Op, TensorType, public
 from rushlight.views import Shape, View
 
 # -- joining
-# -----------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def _cat_type(*parts: TensorType, dim: int, sizes: Shape, dtype: dtype) -> TensorType:
@@ -47,7 +49,8 @@ def _tensors_of(op: str, tensors: Any) -> list[Any]:
     for i, t in enumerate(tensors):
         if not hasattr(t, "_storage"):
             raise TypeError(
-                f"{op}: expected Tensor as element {i} in argument 0, but got {type(t).__name__}"
+                f"{op}: expected Tensor as element {i} in argument 0, but got "
+                f"{type(t).__name__}"
             )
     return list(tensors)
 
@@ -165,7 +168,6 @@ def block_diag(*tensors: Any) -> Any:
 
 
 # -- repeating
-# ---------------------------------------------------------------------------------------------
 
 
 @public("Tensor")
@@ -175,7 +177,8 @@ def repeat(input: Any, *repeats: Any, **named: Any) -> Any:
     extra = len(counts) - input.ndim
     if extra < 0:
         raise RuntimeError(
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions "
+            "of "
             "tensor"
         )
     if any(c < 0 for c in counts):
@@ -247,7 +250,9 @@ def repeat_interleave(
 
 
 # -- turning
-# -----------------------------------------------------------------------------------------------
+#
+#
+#
 
 FLIP = Op(
     "flip",
@@ -343,7 +348,6 @@ def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
 
 
 # -- triangles and diagonals
-# ----------------------------------------------------------------------------------
 
 
 def _triangle_lower(k: Any, x: Any, diagonal: int, is_upper: bool) -> Any:
@@ -420,7 +424,9 @@ def diagflat(input: Any, offset: int = 0) -> Any:
 
 
 # -- padding
-# -------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def _padded_shape(shape: Shape, before: Shape, after: Shape) -> Shape:
@@ -457,7 +463,8 @@ def constant_pad_nd(input: Any, pad: Any, value: Any = 0) -> Any:
     """Padding given as (left, right, top, bottom, ...), from the last dimension backwards."""
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise RuntimeError(
-            f"pad: padding length must be even and at most twice the {input.ndim} dimensions of "
+            f"pad: padding length must be even and at most twice the {input.ndim} dimensions "
+            f"of "
             f"the input, got {len(pad)}"
         )
     before, after = [0] * input.ndim, [0] * input.ndim
@@ -467,7 +474,9 @@ def constant_pad_nd(input: Any, pad: Any, value: Any = 0) -> Any:
 
 
 # -- products
-# ------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 @public("torch")

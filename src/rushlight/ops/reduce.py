@@ -56,7 +56,8 @@ def check_dims_not_empty(op: str, x: Any, dim: Any, dims: Dims) -> None:
     if dim is None or (isinstance(dim, list | tuple) and not dim):
         if views.numel(x.shape) == 0:
             raise RuntimeError(
-                f"{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
+                f"{op}(): Expected reduction dim to be specified for input.numel() == 0. "
+                f"Specify "
                 f"the reduction dim with the 'dim' argument."
             )
         return
@@ -70,7 +71,6 @@ def reduced_type(x: TensorType, dim: Dims, keepdim: bool, dtype: dtype) -> Tenso
 
 
 # -- sums, means, products
-# ---------------------------------------------------------------------------------
 
 
 def sum_lower(k: Any, x: Any, dim: Dims, keepdim: bool, dtype: dtype) -> Any:
@@ -173,7 +173,8 @@ def nanmean(
     """The mean of the elements that are not NaN."""
     if input.dtype.is_integral:
         raise RuntimeError(
-            f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype!r}"
+            f"nanmean(): expected input to have floating point or complex dtype but got "
+            f"{input.dtype!r}"
         )
     total = nansum(input, dim, keepdim, dtype=dtype)
     return total / sum(input == input, dim, keepdim)
@@ -187,7 +188,9 @@ def count_nonzero(input: Any, dim: Any = None) -> Any:
 
 
 def prod_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool, dtype: dtype) -> Any:
-    """g times the product of the others, from running products on both sides (zeros are exact)."""
+    """g times the product of the others, from running products on both sides (zeros are
+    exact).
+    """
     (d,) = dim
     size = x.shape[d]
     if size == 0:
@@ -235,7 +238,9 @@ def prod(
 
 
 # -- extremes
-# ------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def extreme(k: Any, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
@@ -384,7 +389,9 @@ def max(input: Any, *args: Any, **kwargs: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def min(input: Any, *args: Any, **kwargs: Any) -> Any:
-    """The smallest element; `min(dim)` gives values and indices, `min(other)` is elementwise."""
+    """The smallest element; `min(dim)` gives values and indices, `min(other)` is
+    elementwise.
+    """
     return _max_or_min("min", input, args, kwargs)
 
 
@@ -429,7 +436,9 @@ def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 # -- tests
-# ---------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def _test_op(name: str) -> Op:
@@ -472,7 +481,9 @@ def _tested_dims(op: str, dim: Any, input: Any) -> Dims:
 
 
 # -- logsumexp
-# -----------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def logsumexp_lower(k: Any, x: Any, dim: Dims, keepdim: bool) -> Any:

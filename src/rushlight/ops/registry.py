@@ -197,7 +197,9 @@ def _loaded_names(code: Any) -> set[str]:
 
 
 class Recorder:
-    """The trace's entry points, set by `trace/` when it is imported (it comes after this room)."""
+    """The trace's entry points, set by `trace/` when it is imported (it comes after this
+    room).
+    """
 
     record: Callable[[Op, tuple[Any, ...], tuple[Any, ...]], Any]
     view: Callable[[Op, Any, Any, tuple[Any, ...]], Any]  # (op, tensor, view, attrs) -> tensor
@@ -215,7 +217,9 @@ recorder = Recorder()
 
 @dataclass(frozen=True, slots=True)
 class Public:
-    """Where one public function is bound: `places` of torch, Tensor, F, linalg, special, fft."""
+    """Where one public function is bound: `places` of torch, Tensor, F, linalg, special,
+    fft.
+    """
 
     function: Callable[..., Any]
     name: str

@@ -74,7 +74,7 @@ def round(input: Any, *, decimals: int = 0) -> Any:
     return ROUND(input) if decimals == 0 else ROUND_DECIMALS(input, decimals=int(decimals))
 
 
-# -- taking floats apart -----------------------------------------------------------------------
+# -- taking floats apart
 
 
 def _frexp_type(x: TensorType) -> tuple[TensorType, TensorType]:

@@ -13,7 +13,9 @@ from rushlight.ops.registry import Op, TensorType, public
 
 
 def suffix_recurrence(a: Any, b: Any, dim: int) -> Any:
-    """s with s[i] = b[i] + a[i] * s[i + 1], by doubling: log2(n) steps, exact where a is zero."""
+    """s with s[i] = b[i] + a[i] * s[i + 1], by doubling: log2(n) steps, exact where a is
+    zero.
+    """
     size = b.shape[dim]
     reach = 1
     while reach < size:
@@ -93,7 +95,6 @@ def cumprod(input: Any, dim: int, *, dtype: dtype | None = None) -> Any:
 
 
 # -- running extremes
-# ----------------------------------------------------------------------------------------
 
 
 def _extreme_lower(k: Any, x: Any, kind: str, dim: int) -> tuple[Any, Any]:
@@ -151,7 +152,6 @@ def cummin(input: Any, dim: int) -> Any:
 
 
 # -- logcumsumexp
-# --------------------------------------------------------------------------------------------
 
 
 def _log_add(k: Any, a: Any, b: Any) -> Any:
@@ -177,7 +177,9 @@ def logcumsumexp_lower(k: Any, x: Any, dim: int) -> Any:
 
 
 def logcumsumexp_vjp(g: Any, out: Any, x: Any, dim: int) -> Any:
-    """exp(x[i]) * sum over j >= i of g[j] * exp(-out[j]); every exponent taken is at most zero."""
+    """exp(x[i]) * sum over j >= i of g[j] * exp(-out[j]); every exponent taken is at most
+    zero.
+    """
     size = x.shape[dim]
     decay = (out - _next(out, dim, float("inf"))).exp() if size > 1 else out * 0
     suffix = suffix_recurrence(decay, g, dim)

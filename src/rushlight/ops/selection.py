@@ -21,7 +21,7 @@ from rushlight.ops.elementwise import (
 )
 from rushlight.ops.registry import OPS, public
 
-# -- where -------------------------------------------------------------------------------------
+# -- where
 
 
 @public("torch", out=True)
@@ -44,11 +44,13 @@ def _where_method(input: Any, condition: Any, other: Any) -> Any:
     return WHERE(condition, input, other)
 
 
-# -- the greater and the smaller ---------------------------------------------------------------
+# -- the greater and the smaller
 
 
 def _extreme_vjp(name: str) -> Any:
-    """The chosen operand gets the gradient, equal ones a half each, unordered ones all of it."""
+    """The chosen operand gets the gradient, equal ones a half each, unordered ones all of
+    it.
+    """
 
     def vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
         beyond = OPS[name]
@@ -92,7 +94,7 @@ fmax = binary_function(FMAX, inplace=False, numbers="none")
 fmin = binary_function(FMIN, inplace=False, numbers="none")
 
 
-# -- clamp -------------------------------------------------------------------------------------
+# -- clamp
 
 
 def _clamp_vjp(g: Any, out: Any, x: Any, low: Any, high: Any) -> Any:
@@ -158,7 +160,7 @@ def clamp_max(input: Any, max: Any) -> Any:
     return CLAMP_MAX(input, max)
 
 
-# -- replacing what is not a number ------------------------------------------------------------
+# -- replacing what is not a number
 
 
 def _nan_to_num_lower(k: Any, x: Any, nan: float, posinf: float, neginf: float) -> Any:
@@ -193,7 +195,7 @@ def nan_to_num(
     )
 
 
-# -- by sign -----------------------------------------------------------------------------------
+# -- by sign
 
 
 def _heaviside_lower(k: Any, x: Any, values: Any) -> Any:

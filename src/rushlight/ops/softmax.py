@@ -20,7 +20,9 @@ def _float_type(name: str) -> Any:
 
 
 def shifted(k: Any, x: Any, dims: tuple[int, ...]) -> tuple[Any, Any]:
-    """x minus its maximum (kept finite nowhere: a row of -inf gives NaN), and the sum of exp."""
+    """x minus its maximum (kept finite nowhere: a row of -inf gives NaN), and the sum of
+    exp.
+    """
     low = x - k.reduce("max", x, dims, True)
     return low, k.reduce("sum", k.exp(low), dims, True)
 

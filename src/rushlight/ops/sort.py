@@ -17,7 +17,9 @@ from rushlight.ops.advanced import GATHER
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 # -- sorting
-# -----------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def argsort_rows(rows: Any, descending: bool) -> Any:
@@ -150,7 +152,9 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def median_rows(rows: Any, skip_nan: bool) -> Any:
-    """The position of the lower median of each row; of its first NaN unless these are skipped."""
+    """The position of the lower median of each row; of its first NaN unless these are
+    skipped.
+    """
     order = np.argsort(rows, axis=-1, kind="stable")
     count = np.full(rows.shape[:-1], rows.shape[-1])
     if rows.dtype.kind == "f":
@@ -225,7 +229,6 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 # -- sets: their sizes depend on the data
-# ---------------------------------------------------------------------
 
 
 def _made(array: Any, kind: Any) -> Any:
@@ -250,7 +253,8 @@ def unique(
     axis = None if dim is None else views.dim_index("unique", dim, input.ndim)
     if axis is not None and not input._shape[axis] and 0 in input._shape:
         raise RuntimeError(
-            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
+            "applied"
         )
     found, inverse, counts = np.unique(
         values, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
@@ -328,7 +332,6 @@ def isin(
 
 
 # -- places in sorted sequences
-# --------------------------------------------------------------------------------
 
 
 def search_rows(sequence: Any, values: Any, side: str) -> Any:
@@ -380,7 +383,8 @@ def searchsorted(
         raise RuntimeError(
             f"torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
             f"dimensions of boundaries tensor and input value tensor must match, but we got "
-            f"boundaries tensor {errors.shape_text(sorted_sequence._shape)} and input value tensor "
+            f"boundaries tensor {errors.shape_text(sorted_sequence._shape)} and input value "
+            f"tensor "
             f"{errors.shape_text(values._shape)}"
         )
     if sorter is not None:
@@ -390,7 +394,8 @@ def searchsorted(
             )
         if sorter.dtype is not dt.int64:
             raise RuntimeError(
-                f"torch.searchsorted(): sorter must be a tensor of long dtype but got {sorter.dtype!r}"
+                f"torch.searchsorted(): sorter must be a tensor of long dtype but got "
+                f"{sorter.dtype!r}"
             )
         sorted_sequence = sorted_sequence.gather(-1, sorter)
     where = "right" if right or side == "right" else "left"
@@ -412,7 +417,6 @@ def bucketize(
 
 
 # -- histograms
-# --------------------------------------------------------------------------------------------
 
 
 @public("torch", "Tensor", out=True)

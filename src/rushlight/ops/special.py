@@ -1,4 +1,6 @@
-"""Special functions: gamma and zeta, the normal distribution, entropy, orthogonal polynomials."""
+"""Special functions: gamma and zeta, the normal distribution, entropy, orthogonal
+polynomials.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def _special(op: Op, name: str | None = None) -> Any:
     return unary_function(op, name, places=("special",), inplace=False)
 
 
-# -- gamma -------------------------------------------------------------------------------------
+# -- gamma
 
 LGAMMA = pointwise(
     "lgamma", lambda k, x: k.lgamma(x), lambda m, out, x: m.digamma(x), to="float"
@@ -193,7 +195,7 @@ def gammaincc(input: Any, other: Any) -> Any:
     return GAMMAINCC(input, other)
 
 
-# -- the normal distribution -------------------------------------------------------------------
+# -- the normal distribution
 
 
 def _erfcx(k: Any, x: Any) -> Any:
@@ -247,7 +249,9 @@ def _ndtri_start(k: Any, p: Any) -> Any:
 
 
 def _ndtri_lower(k: Any, p: Any) -> Any:
-    """Newton's steps on the logarithm of ndtr in the lower half; the upper is its mirror image."""
+    """Newton's steps on the logarithm of ndtr in the lower half; the upper is its mirror
+    image.
+    """
     p = k.cast(p, dt.float64)
     low = k.min(p, 1 - p)
     x = _ndtri_start(k, low)
@@ -296,11 +300,13 @@ def _spherical_lower(k: Any, x: Any) -> Any:
 spherical_bessel_j0 = _special(pointwise("spherical_bessel_j0", _spherical_lower, to="float"))
 
 
-# -- orthogonal polynomials --------------------------------------------------------------------
+# -- orthogonal polynomials
 
 
 def polynomial_values(x: Any, n: Any, *, family: str) -> Any:
-    """The polynomial of degree n at x, by the family's recurrence (arrays, element by element)."""
+    """The polynomial of degree n at x, by the family's recurrence (arrays, element by
+    element).
+    """
     first, rule = _FAMILIES[family]
     n = np.trunc(n)
     wide = x.astype(np.float64)
@@ -334,7 +340,8 @@ _FAMILIES: dict[str, Any] = {
     "laguerre_polynomial_l": (
         lambda x: 1 - x, lambda i, x, h, b: ((2 * i + 1 - x) * h - i * b) / (i + 1)
     ),
-    "legendre_polynomial_p": (lambda x: x, lambda i, x, h, b: ((2 * i + 1) * x * h - i * b) / (i + 1)),
+    "legendre_polynomial_p": (lambda x: x, lambda i, x, h,
+    b: ((2 * i + 1) * x * h - i * b) / (i + 1)),
 }  # fmt: skip
 
 

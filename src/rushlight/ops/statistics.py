@@ -85,7 +85,9 @@ def _checked(op: str, input: Any) -> None:
 def _settings(
     op: str, input: Any, args: tuple[Any, ...], unbiased: Any, correction: Any, dim: Any
 ) -> tuple[Dims, float]:
-    """dims and correction from the forms f(unbiased), f(dim, unbiased) and f(dim, correction=)."""
+    """dims and correction from the forms f(unbiased), f(dim, unbiased) and f(dim,
+    correction=).
+    """
     _checked(op, input)
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -204,7 +206,6 @@ def std_mean(
 
 
 # -- normalised data: what layer, batch, group and instance norm are made of
-# -------------------------------
 
 
 def _inverse_std(k: Any, x: Any, dims: Dims, eps: float) -> Any:
@@ -241,7 +242,9 @@ INVERSE_STD = Op(  # 1 / sqrt(var + eps), dims kept
 
 
 # -- norms
-# ---------------------------------------------------------------------------------------------------
+#
+#
+#
 
 
 def norm_lower(k: Any, x: Any, ord: float, dim: Dims, keepdim: bool) -> Any:

@@ -25,7 +25,7 @@ def _function(name: str, slope: Any) -> Op:
     return pointwise(name, lambda k, x: k.map(name, x), slope, to="float")
 
 
-# -- exponentials, logarithms, roots -----------------------------------------------------------
+# -- exponentials, logarithms, roots
 
 EXP = _function("exp", lambda m, out, x: out)
 EXP2 = _function("exp2", lambda m, out, x: out * LN2)
@@ -48,7 +48,7 @@ sqrt = unary_function(SQRT)
 rsqrt = unary_function(RSQRT)
 
 
-# -- circular ----------------------------------------------------------------------------------
+# -- circular
 
 SIN = _function("sin", lambda m, out, x: m.cos(x))
 COS = _function("cos", lambda m, out, x: -m.sin(x))
@@ -59,7 +59,9 @@ ATAN = _function("atan", lambda m, out, x: 1 / (x * x + 1))
 
 
 def _atan2_slope(m: Any, a: Any, b: Any, top: Any) -> Any:
-    """top / (a*a + b*b), scaled so that squares neither overflow nor vanish; 0 at the origin."""
+    """top / (a*a + b*b), scaled so that squares neither overflow nor vanish; 0 at the
+    origin.
+    """
     size = m.max(m.abs(a), m.abs(b))
     is_origin = m.eq(size, 0)
     safe = m.select(is_origin, 1, size)
@@ -112,7 +114,7 @@ deg2rad = unary_function(DEG2RAD)
 rad2deg = unary_function(RAD2DEG)
 
 
-# -- hyperbolic --------------------------------------------------------------------------------
+# -- hyperbolic
 
 SINH = _function("sinh", lambda m, out, x: m.cosh(x))
 COSH = _function("cosh", lambda m, out, x: m.sinh(x))
@@ -129,7 +131,7 @@ acosh = unary_function(ACOSH, aliases=("arccosh",))
 atanh = unary_function(ATANH, aliases=("arctanh",))
 
 
-# -- the error function, the logistic function -------------------------------------------------
+# -- the error function, the logistic function
 
 ROOT_PI = math.sqrt(math.pi)
 ERF = _function("erf", lambda m, out, x: m.exp(-(x * x)) * (2 / ROOT_PI))
@@ -173,7 +175,7 @@ def logit(input: Any, eps: float | None = None) -> Any:
     return LOGIT(input, eps=None if eps is None else float(eps))
 
 
-# -- of two operands ---------------------------------------------------------------------------
+# -- of two operands
 
 
 def _hypot_lower(k: Any, a: Any, b: Any) -> Any:
@@ -258,7 +260,7 @@ xlogy = binary_function(XLOGY, places=SPECIAL, numbers="either")
 xlog1py = binary_function(XLOG1PY, places=("special",), inplace=False, numbers="either")
 
 
-# -- exponents and fractions -------------------------------------------------------------------
+# -- exponents and fractions
 
 
 @public("torch", "Tensor", inplace=True, out=True)

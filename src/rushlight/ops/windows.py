@@ -23,7 +23,8 @@ def sizes_for(op: str, name: str, value: Any, count: int) -> Sizes:
             return sizes * count
         if len(sizes) != count:
             raise RuntimeError(
-                f"{op}: expected {name} to be a single integer value or a list of {count} values "
+                f"{op}: expected {name} to be a single integer value or a list of {count} "
+                f"values "
                 f"to match the spatial dimensions, but got {name}={list(sizes)}"
             )
         return sizes
@@ -50,7 +51,9 @@ def window_view(
 
 
 def padded(k: Any, x: Any, pads: Pads, value: Any = 0, gaps: Sizes = ()) -> Any:
-    """x with `gaps` values between spatial neighbours, then padded or (negative pads) cropped."""
+    """x with `gaps` values between spatial neighbours, then padded or (negative pads)
+    cropped.
+    """
     lead = (0,) * (len(x.shape) - len(pads))
     more = [(max(a, 0), max(b, 0)) for a, b in pads]
     less = [(min(a, 0), min(b, 0)) for a, b in pads]
@@ -79,7 +82,6 @@ def spread_pads(
 
 
 # -- unfold and fold
-# -----------------------------------------------------------------------------------------
 
 
 def _blocks(
@@ -178,7 +180,8 @@ def unfold(
         return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
     if input.ndim != 4 or 0 in input.shape[1:]:
         raise RuntimeError(
-            f"unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other "
+            f"unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and "
+            f"other "
             f"non-zero dimensions for input, but got: {list(input.shape)}"
         )
     blocks = _blocks(
@@ -187,7 +190,8 @@ def unfold(
     if min(blocks) < 1:
         raise RuntimeError(
             f"unfold: Given input with spatial size {list(input.shape[2:])}, kernel_size="
-            f"{list(how['kernel'])}, the array of sliding blocks has shape {list(blocks)}, but its "
+            f"{list(how['kernel'])}, the array of sliding blocks has shape {list(blocks)}, but "
+            f"its "
             f"components must be at least one."
         )
     return UNFOLD(input, **how)
@@ -211,14 +215,17 @@ def fold(
         ).squeeze(0)
     if input.ndim != 3:
         raise RuntimeError(
-            f"fold: Expected 2D or 3D (batch mode) tensor for input, but got {list(input.shape)}"
+            f"fold: Expected 2D or 3D (batch mode) tensor for input, but got "
+            f"{list(input.shape)}"
         )
     blocks = _blocks(size, how["kernel"], how["stride"], how["padding"], how["dilation"])
     columns = views.numel(how["kernel"])
     if min(blocks) < 1 or input.shape[1] % columns or input.shape[2] != views.numel(blocks):
         raise RuntimeError(
-            f"fold: Given output_size={list(size)} and kernel_size={list(how['kernel'])}, expected "
-            f"size of input's dimension 1 to be divisible by {columns} and its dimension 2 to be "
+            f"fold: Given output_size={list(size)} and kernel_size={list(how['kernel'])}, "
+            f"expected "
+            f"size of input's dimension 1 to be divisible by {columns} and its dimension 2 to "
+            f"be "
             f"the number of sliding blocks {list(blocks)}, but got input {list(input.shape)}"
         )
     return FOLD(input, size=size, **how)

@@ -49,7 +49,7 @@ class LBFGS(Optimizer):
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
         self._params = self.param_groups[0]["params"]
 
-    # ---- parameters as one vector --------------------------------------------------------
+    # ---- parameters as one vector
 
     def _flat_grad(self) -> Tensor:
         parts = []
@@ -72,7 +72,7 @@ class LBFGS(Optimizer):
         for param, value in zip(self._params, values, strict=True):
             param.copy_(value)
 
-    # ---- one step ------------------------------------------------------------------------
+    # ---- one step
 
     def step(self, closure: Callable[[], Any]) -> Any:
         """Make up to `max_iter` steps, a closure call or more each; return the first loss."""
@@ -227,7 +227,7 @@ def _real(tensor: Tensor) -> Tensor:
     return rl.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
-# ---- line search --------------------------------------------------------------------------
+# ---- line search
 
 
 class _Point:

@@ -123,7 +123,7 @@ class Optimizer:
             setattr(self, name, OrderedDict())
         self._numbers: dict[int, tuple[Tensor, float]] = {}
 
-    # ---- the rule, given by subclasses ---------------------------------------------------
+    # ---- the rule, given by subclasses
 
     def init(self, param: Tensor, group: dict[str, Any]) -> tuple[Tensor, ...]:
         """The tensors of a parameter's state before its first step, in the order of STATE."""
@@ -157,7 +157,7 @@ class Optimizer:
         """Update a parameter and its state in place."""
         raise NotImplementedError
 
-    # ---- stepping ------------------------------------------------------------------------
+    # ---- stepping
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have a gradient.
@@ -248,7 +248,7 @@ class Optimizer:
             for param in group["params"]:
                 clear_gradient(param, set_to_none)
 
-    # ---- groups --------------------------------------------------------------------------
+    # ---- groups
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with options of their own."""
@@ -311,7 +311,7 @@ class Optimizer:
         if not known.isdisjoint(params):
             raise ValueError("some parameters appear in more than one parameter group")
 
-    # ---- saving and loading --------------------------------------------------------------
+    # ---- saving and loading
 
     def state_dict(self) -> dict[str, Any]:
         """State and options with parameters replaced by their position."""
@@ -377,7 +377,7 @@ class Optimizer:
             for name, default in self.defaults.items():
                 group.setdefault(name, default)
 
-    # ---- hooks ---------------------------------------------------------------------------
+    # ---- hooks
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step."""

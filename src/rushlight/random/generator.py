@@ -76,7 +76,8 @@ class Generator:
         raw = bytes(new_state.tolist()) if new_state.dtype.name == "uint8" else b""
         if len(raw) != 16:
             raise RuntimeError(
-                f"RNG state must be a torch.ByteTensor of 16 elements, got {new_state.dtype!r} of "
+                f"RNG state must be a torch.ByteTensor of 16 elements, got {new_state.dtype!r} "
+                f"of "
                 f"shape {list(new_state.shape)}"
             )
         with self._lock:

@@ -41,7 +41,8 @@ class Buffer:
     """A block of memory, alive while it or an array made by `as_numpy` is referenced."""
 
     __slots__ = (
-        "__weakref__", "_block", "_exports", "_owner", "address", "is_foreign", "nbytes", "windows",
+        "__weakref__", "_block", "_exports", "_owner", "address", "is_foreign", "nbytes",
+        "windows",
     )  # fmt: skip
 
     def __init__(self, nbytes: int) -> None:
@@ -67,7 +68,9 @@ class Buffer:
         return f"Buffer(nbytes={self.nbytes}, address={self.address:#x})"
 
     def export(self, array: np.ndarray) -> None:
-        """Note that `array`, on this memory, was given away: while it lives it may be written."""
+        """Note that `array`, on this memory, was given away: while it lives it may be
+        written.
+        """
         alive = [r for r in self._exports or () if r() is not None]
         self._exports = [*alive, weakref.ref(array)]
 

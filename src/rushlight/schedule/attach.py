@@ -37,7 +37,9 @@ def attach_epilogues(units: list[Unit], outputs: set[Node]) -> list[Unit]:
 
 
 def _can_attach(group: Unit, source: Node) -> bool:
-    """Whether every root of the group is an elementwise function of the contraction's result."""
+    """Whether every root of the group is an elementwise function of the contraction's
+    result.
+    """
     if group.single is not None or group.inner is not None or group.epilogue_of is not None:
         return False
     if group.numel != source.numel or not source.numel:

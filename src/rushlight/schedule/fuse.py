@@ -139,7 +139,6 @@ class Fusion:
         raise AssertionError("fusion did not settle")
 
     # -- forming units
-    # ---------------------------------------------------------------------------
 
     def _form(self) -> None:
         self.units = []
@@ -276,7 +275,9 @@ class Fusion:
         return self._misfit(root, unit, reads & own)
 
     def _misfit(self, root: Root, unit: Unit, within: set[Node]) -> str:
-        """Why the loops of `unit` cannot also do `root`, which reads `within` of its results."""
+        """Why the loops of `unit` cannot also do `root`, which reads `within` of its
+        results.
+        """
         count = views.numel(root.dims)
         if (
             root.kind == "store"
@@ -341,7 +342,6 @@ class Fusion:
         return ""
 
     # -- what to store
-    # ----------------------------------------------------------------------------
 
     def _worth_storing(self) -> set[Node]:
         """Nodes inlined in several units that would be computed again at a cost."""

@@ -159,7 +159,6 @@ def storage_identity(identity: Any) -> tuple[names.StorageType, str, str, int]:
     raise pickle.UnpicklingError(f"the file refers to {identity!r}, which is no storage")
 
 
-# ---------------------------------------------------------------------------------------------
 # Devices
 
 
@@ -182,7 +181,8 @@ def _placed(data: Bytes, location: Any) -> Bytes:
         return Bytes(np.empty(0, np.uint8), device="meta", dtype=data.dtype)
     raise RuntimeError(
         f"Attempting to deserialize object on a {kind.upper()} device but "
-        f"torch.{kind}.is_available() is False. If you are running on a CPU-only machine, please "
+        f"torch.{kind}.is_available() is False. If you are running on a CPU-only machine, "
+        f"please "
         "use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
     )
 

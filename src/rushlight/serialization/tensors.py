@@ -121,7 +121,9 @@ def aligned_bytes(count: int) -> np.ndarray:
 
 
 def whole_storage(tensor: Any) -> Any:
-    """All of a tensor's storage as a one-dimensional tensor of its dtype, sharing the memory."""
+    """All of a tensor's storage as a one-dimensional tensor of its dtype, sharing the
+    memory.
+    """
     count = tensor.untyped_storage().nbytes() // item_size(short_name(tensor.dtype))
     return tensor.detach().as_strided((count,), (1,), 0)
 
@@ -146,7 +148,9 @@ def user_attributes(tensor: Any) -> dict[str, Any]:
 
 
 def check_fits(count: int, offset: int, size: Sequence[int], stride: Sequence[int]) -> None:
-    """Refuse a view that would read outside its storage: sizes in a file are not to be trusted."""
+    """Refuse a view that would read outside its storage: sizes in a file are not to be
+    trusted.
+    """
     numbers = [offset, *size, *stride]
     plain = all(type(number) is int and number >= 0 for number in numbers)
     if not plain or len(size) != len(stride):
@@ -174,7 +178,6 @@ def view_of(
     return data.base(dtype_name).as_strided(tuple(size), tuple(stride), offset)
 
 
-# ---------------------------------------------------------------------------------------------
 # Plain pickles
 
 
@@ -269,7 +272,6 @@ def dressed(tensor: Any, kind: type, requires_grad: bool, attributes: dict[str, 
     return tensor
 
 
-# ---------------------------------------------------------------------------------------------
 # Deep copies
 
 

@@ -134,7 +134,6 @@ def _whereabouts(place: Place) -> str:
     return "\n\nThe failure occurred for item " + "".join(f"[{step!r}]" for step in place)
 
 
-# ---------------------------------------------------------------------------------------------
 # Containers
 
 
@@ -208,7 +207,6 @@ def _compare(actual: Any, expected: Any, place: Place, rules: _Rules) -> None:
         _compare_tensors(actual, expected, place, rules)
 
 
-# ---------------------------------------------------------------------------------------------
 # Numbers
 
 
@@ -255,7 +253,6 @@ def _allowed(tolerance: float, tolerances: tuple[float, float]) -> str:
     return f" (up to {tolerance} allowed)" if any(tolerances) else ""
 
 
-# ---------------------------------------------------------------------------------------------
 # Tensors and arrays
 
 

@@ -74,7 +74,6 @@ class Trace:
         self.window_bases: list[Any] = []  # buffers that windows of this trace read
 
     # -- joining
-    # ---------------------------------------------------------------------------------
 
     def step(self, key: Any, kind: str, next: int) -> Edge:
         """Follow or make the edge of a step that is not an op."""
@@ -109,8 +108,10 @@ class Trace:
     def meet(self, value: Value) -> Value:
         """The value to record for an operand of another epoch.
 
-        Note: shared memory. What NumPy also holds may change at any time, so an op reads it as it
-        is when the op is recorded: a copy of it if it is small, and otherwise the memory itself,
+        Note: shared memory. What NumPy also holds may change at any time, so an op reads it as
+        it
+        is when the op is recorded: a copy of it if it is small, and otherwise the memory
+        itself,
         with a flush right after the op.
         """
         buffer = value.buffer
@@ -144,7 +145,9 @@ class Trace:
         return found
 
     def settle(self, value: Value) -> None:
-        """Make real a value that is pending in another trace (or raise what went wrong there)."""
+        """Make real a value that is pending in another trace (or raise what went wrong
+        there).
+        """
         if value.error is not None:
             raise value.error
         other: Trace | None = value.trace
@@ -204,7 +207,6 @@ class Trace:
         return self.is_pure and self.epoch not in impure_epochs and not config.scopes.anomaly
 
     # -- flush
-    # -----------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Compute every pending value that is still alive; start a new epoch."""
@@ -471,7 +473,9 @@ def _result(trace: Trace, edge: Edge, node: Node | None) -> Any:  # hot
 
 
 def _results(trace: Trace, edge: Edge, node: Node | None) -> Any:
-    """The pending tensors of a step with several results, or of the last step of a long trace."""
+    """The pending tensors of a step with several results, or of the last step of a long
+    trace.
+    """
     values = [trace.new_value(t, edge.first + i) for i, t in enumerate(edge.outs)]
     cls = hooks.tensor_class
     results = tuple([make_tensor(cls, Storage(v), v.type) for v in values])

@@ -25,7 +25,8 @@ class Edge:
     """
 
     __slots__ = (
-        "attrs", "children", "first", "keeps", "kind", "label", "memos", "next", "op", "operands",
+        "attrs", "children", "first", "keeps", "kind", "label", "memos", "next", "op",
+        "operands",
         "out", "outs", "parent", "programs", "where",
     )  # fmt: skip
 

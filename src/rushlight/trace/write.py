@@ -18,7 +18,9 @@ from rushlight.views import View
 
 
 def view_tensor(op: Op, x: Any, view: View, attrs: tuple[Any, ...]) -> Any:
-    """A tensor on x's storage that reads through `view`; the gradient edge of `op` if needed."""
+    """A tensor on x's storage that reads through `view`; the gradient edge of `op` if
+    needed.
+    """
     out = make_tensor(hooks.tensor_class, x._storage, x._storage.value.type)
     out.dtype = x.dtype
     set_view(out, view)

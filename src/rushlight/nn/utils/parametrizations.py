@@ -164,6 +164,7 @@ def orthogonal(
         )
     missing = {"matrix_exp": "matrix_exp", "cayley": "linalg.solve", "householder": "geqrf"}
     raise NotImplementedError(
-        f"orthogonal: the {orthogonal_map} map needs torch.{missing[orthogonal_map]}, which this "
+        f"orthogonal: the {orthogonal_map} map needs torch.{missing[orthogonal_map]}, which "
+        f"this "
         f"version of rushlight does not have"
     )

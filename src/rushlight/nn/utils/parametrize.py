@@ -172,7 +172,7 @@ def _check_result(value: Any, shape: Any, dtype: Any) -> None:
         )
 
 
-# ---- the module's own class ---------------------------------------------------------------
+# ---- the module's own class
 
 
 def _give_own_class(module: Module) -> None:
@@ -214,7 +214,7 @@ def _computed(name: str) -> property:
     return property(compute, assign)
 
 
-# ---- registering and removing -------------------------------------------------------------
+# ---- registering and removing
 
 
 def register_parametrization(
