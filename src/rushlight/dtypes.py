@@ -181,10 +181,9 @@ def result_type(operands: list[Standing], default: dtype) -> dtype:
 def _lift(result: dtype, weaker: dtype, level: int, default: dtype) -> dtype:
     if level == 0 and weaker.category is Category.FLOATING:
         return default
-    if weaker.category is Category.COMPLEX:
-        if level == 0 or result.is_floating_point:
-            real = result if result.is_floating_point else default
-            return real.to_complex()
+    if weaker.category is Category.COMPLEX and (level == 0 or result.is_floating_point):
+        real = result if result.is_floating_point else default
+        return real.to_complex()
     return weaker
 
 

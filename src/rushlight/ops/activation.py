@@ -177,13 +177,12 @@ def prelu(input: Any, weight: Any) -> Any:
         )
     if weight.ndim == 1:
         channels = input.shape[1] if input.ndim > 1 else 1
-        if input.ndim == 0 or (count != 1 and count != channels):
-            if count != 1:
-                raise RuntimeError(
-                    f"prelu: Mismatch of parameter numbers and input channel size. Found "
-                    f"parameter "
-                    f"numbers = {count} and channel size = {channels}."
-                )
+        if (input.ndim == 0 or (count != 1 and count != channels)) and count != 1:
+            raise RuntimeError(
+                f"prelu: Mismatch of parameter numbers and input channel size. Found "
+                f"parameter "
+                f"numbers = {count} and channel size = {channels}."
+            )
         shape = (
             (1, count, *(1,) * (input.ndim - 2)) if input.ndim > 1 else (count,) * input.ndim
         )

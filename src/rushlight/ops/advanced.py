@@ -513,12 +513,11 @@ def _check_masked(op: str, mask: Any) -> None:
 def masked_fill(input: Any, mask: Any, value: Any) -> Any:
     """One value where the mask holds, the input elsewhere."""
     _check_masked("masked_fill_", mask)
-    if hasattr(value, "_storage"):
-        if value.ndim:
-            raise RuntimeError(
-                f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
-                f"{value.ndim} dimension(s)."
-            )
+    if hasattr(value, "_storage") and value.ndim:
+        raise RuntimeError(
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        )
     kind = value.dtype.category if hasattr(value, "_storage") else dt.of_number(value)
     if kind is Category.COMPLEX and not input.dtype.is_complex:
         raise RuntimeError(

@@ -264,12 +264,11 @@ _MODES = {
 
 
 def _check_mode(x: Any, mode: str, align_corners: bool | None, antialias: bool) -> None:
-    if mode in ("nearest", "area", "nearest-exact"):
-        if align_corners is not None:
-            raise ValueError(
-                "align_corners option can only be set with the interpolating modes: linear | "
-                "bilinear | bicubic | trilinear"
-            )
+    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | "
+            "bilinear | bicubic | trilinear"
+        )
     if antialias and not (mode in ("bilinear", "bicubic") and x.ndim == 4):
         raise ValueError(
             "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "

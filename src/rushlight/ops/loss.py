@@ -407,14 +407,6 @@ def triplet_margin_loss(
 ) -> Any:
     """max(0, |anchor - positive| - |anchor - negative| + margin) in the p-norm."""
     reduction = reduction_of(reduction, size_average, reduce)
-    if not anchor.ndim == positive.ndim == negative.ndim:
-        raise RuntimeError(
-            f"The anchor, positive, and negative tensors are expected to have the same number "
-            f"of dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and "
-            f"negative {negative.ndim}D inputs"
-        )
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
 
     def distance(a: Any, b: Any) -> Any:
         return pairwise_distance(a, b, p, eps)
@@ -434,14 +426,6 @@ def triplet_margin_with_distance_loss(
     reduction: str = "mean",
 ) -> Any:
     """`triplet_margin_loss` with a distance of the caller's."""
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
-    if not anchor.ndim == positive.ndim == negative.ndim:
-        raise RuntimeError(
-            f"The anchor, positive, and negative tensors are expected to have the same number "
-            f"of dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and "
-            f"negative {negative.ndim}D inputs"
-        )
     reduction = reduction_of(reduction, None, None)
     distance = distance_function or pairwise_distance
     return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
@@ -456,6 +440,14 @@ def _triplet(
     swap: bool,
     how: str,
 ) -> Any:
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            f"The anchor, positive, and negative tensors are expected to have the same number "
+            f"of dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and "
+            f"negative {negative.ndim}D inputs"
+        )
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = OPS["minimum"](far, distance(positive, negative))
