@@ -41,6 +41,7 @@ from rushlight.runtime.program import HostCall, Item, Program
 from rushlight.schedule.attach import attach_epilogues
 from rushlight.schedule.fuse import Fusion, Root, Unit
 from rushlight.schedule.inplace import last_checking, share_memory
+from rushlight.schedule.cost import nanoseconds
 from rushlight.schedule.memory import nbytes_of, padded, plan_memory
 from rushlight.schedule.reading import Reader, refine
 
@@ -259,7 +260,16 @@ class CompiledGraph:
             self._add_host(unit.single, at)
         if len(self.checks) > before and self.has_writes:
             self._stop_if_failed(at, range(before, len(self.checks)))
+        self._estimate(unit, first)
         self._mark_independent(unit, first)
+
+    def _estimate(self, unit: Unit, first: int) -> None:
+        """Note what a unit costs on its launches, so that small work stays on one thread."""
+        made = self.items[first:]
+        each = nanoseconds(unit) / max(len(made), 1)
+        self.items[first:] = [
+            replace(item, nanoseconds=each) if isinstance(item, Launch) else item for item in made
+        ]
 
     def _mark_independent(self, unit: Unit, first: int) -> None:
         """Let a unit run beside those just before it if neither disturbs the other."""

@@ -4,6 +4,7 @@ buffers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,7 +41,7 @@ class Launch:
     addresses follow `pointers` and precede `ints` in the argument block. An `independent`
     launch needs nothing that the launches just before it write, back to and including the last
     that is not independent, nor do they need anything that it overwrites: they run side by
-    side.
+    side. `nanoseconds` estimates what all chunks cost one thread.
     """
 
     source: KernelSource
@@ -50,3 +51,4 @@ class Launch:
     tables: tuple[np.ndarray, ...] = field(default=(), compare=False)
     scratch: int = 0
     independent: bool = False
+    nanoseconds: float = math.inf

@@ -17,6 +17,7 @@ from rushlight.runtime.pool import Pool, current_pool
 # Pieces that each thread can expect of a region: enough to even out, few enough to be cheap.
 _UNITS_A_THREAD = 16
 _FEWEST_UNITS_A_THREAD = 4  # of one launch in a wide region
+_WORTH_SHARING_NS = 10_000.0  # a region with less work than this stays on the calling thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ class _Frame:
     def __init__(self, items: Sequence[Item], entries: Sequence[int]) -> None:
         self.threads = 0
         self.segments: list[HostCall | Segment] = []
-        self._records: list[np.ndarray] = []
+        # launch records, and which of their regions are worth sharing
+        self._records: list[tuple[np.ndarray, np.ndarray]] = []
         self._kept: list[object] = []  # memory that the tables point into
         waiting = iter(entries)
         launches: list[Launch] = []
@@ -108,8 +110,8 @@ class _Frame:
 
     def divide(self, threads: int) -> None:
         """Cut each launch into units for this many threads."""
-        for records in self._records:
-            _divide(records, threads)
+        for records, is_worth_sharing in self._records:
+            _divide(records, is_worth_sharing, threads)
         self.threads = threads
 
     def _segment(self, launches: list[Launch], entries: Iterator[int]) -> Segment:
@@ -130,7 +132,8 @@ class _Frame:
             ],
             np.int64,
         )
-        self._records.append(records)
+        work = np.add.reduceat([launch.nanoseconds for launch in launches], starts)
+        self._records.append((records, work >= _WORTH_SHARING_NS))
         self._kept += [arguments, patches, [launch.tables for launch in launches]]
         segment = (ctypes.c_int64 * native.SEGMENT_WORDS)()
         segment[native.LAUNCHES] = records.ctypes.data
@@ -146,8 +149,9 @@ def _arguments(launch: Launch) -> list[int]:
     return [0] * len(launch.pointers) + tables + list(launch.ints)
 
 
-def _divide(records: np.ndarray, threads: int) -> None:
+def _divide(records: np.ndarray, is_worth_sharing: np.ndarray, threads: int) -> None:
     """Number the units of each region: single chunks, unless a launch has far more than enough.
+    A region with little work is one unit.
 
     Launches that share a region need fewer pieces each, for together they make many.
     """
@@ -163,7 +167,8 @@ def _divide(records: np.ndarray, threads: int) -> None:
     records[:, native.GRAIN] = grain
     records[:, native.FIRST_UNIT] = ends - units
     records[:, native.LAST_UNIT] = ends
-    records[starts, native.REGION_TOTAL] = ends[starts + widths - 1]
+    totals = ends[starts + widths - 1]
+    records[starts, native.REGION_TOTAL] = np.where(is_worth_sharing, totals, 1)
 
 
 def _check_buffers(launches: list[Launch], buffer_count: int) -> None:
