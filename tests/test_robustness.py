@@ -47,6 +47,57 @@ def test_many_threads_record_at_once():
     assert results == {n: 150.0 * n + 100.0 for n in range(8)}
 
 
+@pytest.fixture
+def eager_switching():
+    """Threads that take turns as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def _in_threads(count, work):
+    failed: list[BaseException] = []
+
+    def guarded(n):
+        try:
+            work(n)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(n,)) for n in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert failed == []
+
+
+def test_threads_go_on_with_pending_tensors_of_others(eager_switching):
+    pending = [torch.full((3, 3), float(n)) + 1 for n in range(4)]
+
+    def work(n):
+        for i in range(100):
+            taken = pending[(n + i) % 4]
+            pending[(n + i) % 4] = (taken @ torch.eye(3)) * 1.0
+            if i % 7 == n:
+                taken.sum().item()
+
+    _in_threads(6, work)
+    assert [t.tolist() for t in pending] == [[[n + 1.0] * 3] * 3 for n in range(4)]
+
+
+def test_threads_add_to_one_gradient(eager_switching):
+    weight = torch.ones(5, requires_grad=True)
+
+    def work(n):
+        for _ in range(20):
+            (weight * float(n)).sum().backward()
+
+    _in_threads(6, work)
+    assert weight.grad.tolist() == [20.0 * 15] * 5
+
+
 def test_a_pending_tensor_is_finished_for_another_thread():
     pending = torch.arange(5) * 3
     seen: list[list[int]] = []

@@ -39,9 +39,9 @@ from rushlight.runtime import buffers
 from rushlight.runtime.pool import get_num_threads
 from rushlight.runtime.program import HostCall, Item, Program
 from rushlight.schedule.attach import attach_epilogues
+from rushlight.schedule.cost import nanoseconds
 from rushlight.schedule.fuse import Fusion, Root, Unit
 from rushlight.schedule.inplace import last_checking, share_memory
-from rushlight.schedule.cost import nanoseconds
 from rushlight.schedule.memory import nbytes_of, padded, plan_memory
 from rushlight.schedule.reading import Reader, refine
 
@@ -268,7 +268,8 @@ class CompiledGraph:
         made = self.items[first:]
         each = nanoseconds(unit) / max(len(made), 1)
         self.items[first:] = [
-            replace(item, nanoseconds=each) if isinstance(item, Launch) else item for item in made
+            replace(item, nanoseconds=each) if isinstance(item, Launch) else item
+            for item in made
         ]
 
     def _mark_independent(self, unit: Unit, first: int) -> None:

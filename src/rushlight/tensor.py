@@ -24,7 +24,7 @@ from rushlight.ops import (
 )
 from rushlight.ops.registry import OPS, Op, TensorType
 from rushlight.runtime import buffers
-from rushlight.trace.record import hooks, local, make_tensor, record_two, set_view
+from rushlight.trace.record import hooks, make_tensor, record_two, set_view, settle
 from rushlight.trace.tape import Accumulate, Node, RemovableHandle
 from rushlight.trace.value import Storage, Value
 from rushlight.trace.write import current_node
@@ -625,9 +625,7 @@ def realised(storage: Storage) -> Any:
     """The buffer of a storage, after a flush if its value is pending."""
     value = storage.value
     if value.buffer is None:
-        local.trace.settle(value) if value.trace is None or value.error else value.trace.flush()
-        if value.error is not None:
-            raise value.error
+        settle(value)
     return value.buffer
 
 

@@ -18,7 +18,14 @@ from rushlight.autograd.modes import enable_grad, no_grad
 from rushlight.ops.movement import Placed
 from rushlight.ops.registry import OPS, TensorType
 from rushlight.trace.record import hooks as trace_hooks
-from rushlight.trace.record import local, make_tensor, set_view, value_tensor, write_storage
+from rushlight.trace.record import (
+    local,
+    make_tensor,
+    recording,
+    set_view,
+    value_tensor,
+    write_storage,
+)
 from rushlight.trace.tape import Accumulate, Node, Saved
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage
@@ -63,8 +70,9 @@ def backward(
     trace = local.trace
     root = roots[0]
     can_memo = len(roots) == 1 and inputs is None and not create_graph and gradients[0] is None
-    if can_memo and root._node.epoch == trace.epoch and trace.is_memoisable:
-        return _remembered(trace, root, grads[0], retain_graph)
+    with recording:
+        if can_memo and root._node.epoch == trace.epoch and trace.is_memoisable:
+            return _remembered(trace, root, grads[0], retain_graph)
     walk = Walk(retain_graph, create_graph)
     walk.start(roots, grads)
     if inputs is not None:
@@ -240,7 +248,8 @@ class Walk:
         target = node.target()
         if target is None:
             return
-        accumulate(target, grads[0], self.create_graph)
+        with recording:  # another thread may add to the same gradient
+            accumulate(target, grads[0], self.create_graph)
         if node.accumulate_hooks:
             for hook in list(node.accumulate_hooks.values()):
                 hook(target)

@@ -11,7 +11,7 @@ from rushlight.autograd import engine
 from rushlight.autograd.modes import no_grad
 from rushlight.ops.registry import Op, TensorType
 from rushlight.tensor import Tensor
-from rushlight.trace.record import local
+from rushlight.trace.record import local, recording
 from rushlight.trace.tape import Node
 from rushlight.trace.write import current_node
 
@@ -186,28 +186,29 @@ def _attach(cls: type[Function], ctx: Any, args: Sequence[Any], outputs: Sequenc
 
 
 def _node_of(cls: type[Function], ctx: Any, args: Sequence[Any]) -> FunctionNode:
-    trace = local.trace
-    after: list[tuple[Node | None, int]] = []
-    saved: list[Any] = []
-    for a in args:
-        if not isinstance(a, Tensor):
-            after.append((None, 0))
-            saved.append((None, None, (), None))
-            continue
-        node = current_node(a)
-        if node is not None and node.epoch != trace.epoch:
-            trace.join_node(node)
-        after.append((node, a._output if node is not None else 0))
-        saved.append((None, None, a._shape, a.dtype))
-    made = FunctionNode(FUNCTION, (), tuple(after))
-    made.saved = tuple(saved)
-    made.function_name = f"{cls.__name__}Backward"
-    made.metadata["apply"] = functools.partial(_run, cls, ctx)
-    trace.step(("function",), "mark", trace.edge.next)
-    trace.add_node(made)
-    trace.is_pure = False  # what `backward` does may differ from time to time
-    ctx._node = made
-    return made
+    with recording:
+        trace = local.trace
+        after: list[tuple[Node | None, int]] = []
+        saved: list[Any] = []
+        for a in args:
+            if not isinstance(a, Tensor):
+                after.append((None, 0))
+                saved.append((None, None, (), None))
+                continue
+            node = current_node(a)
+            if node is not None and node.epoch != trace.epoch:
+                trace.join_node(node)
+            after.append((node, a._output if node is not None else 0))
+            saved.append((None, None, a._shape, a.dtype))
+        made = FunctionNode(FUNCTION, (), tuple(after))
+        made.saved = tuple(saved)
+        made.function_name = f"{cls.__name__}Backward"
+        made.metadata["apply"] = functools.partial(_run, cls, ctx)
+        trace.step(("function",), "mark", trace.edge.next)
+        trace.add_node(made)
+        trace.is_pure = False  # what `backward` does may differ from time to time
+        ctx._node = made
+        return made
 
 
 def _result(ctx: Any, args: Sequence[Any], out: Tensor, node: Node, output: int) -> Tensor:

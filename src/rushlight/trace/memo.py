@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any  # tensors come later
 
 from rushlight.ops.registry import TensorType
-from rushlight.trace.record import hooks, local, make_tensor, write_storage
+from rushlight.trace.record import hooks, local, make_tensor, recording, write_storage
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage
 
@@ -33,27 +33,28 @@ def remembered(
     numbers: Sequence[float],
 ) -> None:
     """Record `function(numbers as 0-d tensors)`, which writes in place to some of `tensors`."""
-    trace = local.trace
-    epoch = trace.epoch
-    parts: list[Any] = [key]
-    for t in tensors:
-        value = t._storage.value
-        if value.epoch != epoch:
-            trace.join(value)
-        parts.append(value.position)
-        if t._view is not None:
-            parts.append(t._view)
-    joined = [trace.join_number(n) for n in numbers]
-    start = trace.edge
-    whole_key = tuple(parts)
-    memo = None if start.memos is None else start.memos.get(whole_key)
-    if memo is not None:
-        trace.edge = memo.end
-        trace.numbers.extend(memo.numbers)
-        for i, type, position in memo.writes:
-            write_storage(trace, tensors[i]._storage, trace.new_value(type, position))
-        return
-    _record(whole_key, function, tensors, joined)
+    with recording:
+        trace = local.trace
+        epoch = trace.epoch
+        parts: list[Any] = [key]
+        for t in tensors:
+            value = t._storage.value
+            if value.epoch != epoch:
+                trace.join(value)
+            parts.append(value.position)
+            if t._view is not None:
+                parts.append(t._view)
+        joined = [trace.join_number(n) for n in numbers]
+        start = trace.edge
+        whole_key = tuple(parts)
+        memo = None if start.memos is None else start.memos.get(whole_key)
+        if memo is not None:
+            trace.edge = memo.end
+            trace.numbers.extend(memo.numbers)
+            for i, type, position in memo.writes:
+                write_storage(trace, tensors[i]._storage, trace.new_value(type, position))
+            return
+        _record(whole_key, function, tensors, joined)
 
 
 def _record(key: Any, function: Any, tensors: Sequence[Any], joined: Sequence[Any]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -29,6 +30,12 @@ from rushlight.views import View
 _epochs = itertools.count(1)
 _weak = weakref.ref
 SMALL_SHARED = 16 << 20  # bytes of shared memory that are copied rather than read at once
+# Note: threads. A trace is a thread's own, but a value pending in it may be wanted by another,
+# which then flushes it. So whoever records or flushes holds this lock: recording takes a
+# microsecond, and a program uses all threads anyway. No code of the user's runs under it.
+recording = threading.RLock()
+if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
+    os.register_at_fork(after_in_child=recording._at_fork_reinit)  # type: ignore[attr-defined]
 MAX_PENDING = 50_000  # positions: a longer trace is flushed by itself
 MAX_EDGES = 400_000  # edges kept in a thread's trie before it starts afresh
 
@@ -54,7 +61,6 @@ class Trace:
         self.root = Edge(None, "root", 0)
         self.edges = 0
         self.may_window = True  # off while an in-place form reads what it is about to write
-        self.lock = threading.RLock()
         self.restart()
 
     def restart(self) -> None:
@@ -90,7 +96,7 @@ class Trace:
     def join(self, value: Value, kind: str = "") -> None:
         """A realised value met for the first time takes the next position."""
         if value.buffer is None:
-            self.settle(value)
+            settle(value)
         # a realised Python number (saved for backward, say) is a leaf too: not the step of a
         # number
         if value.type.weak:
@@ -143,19 +149,6 @@ class Trace:
         found = self.windows[key] = hooks.make_window(value, view)
         self.window_bases.append(value.buffer)
         return found
-
-    def settle(self, value: Value) -> None:
-        """Make real a value that is pending in another trace (or raise what went wrong
-        there).
-        """
-        if value.error is not None:
-            raise value.error
-        other: Trace | None = value.trace
-        if other is None:
-            raise RuntimeError("rushlight: a value has neither memory nor a trace")
-        other.flush()
-        if value.error is not None:
-            raise value.error
 
     def join_number(self, number: Any) -> Value:
         """A Python number as a pending weak 0-d value."""
@@ -210,7 +203,7 @@ class Trace:
 
     def flush(self) -> None:
         """Compute every pending value that is still alive; start a new epoch."""
-        with self.lock, hooks.uninterrupted():
+        with recording, hooks.uninterrupted():
             edge = self.edge
             if edge is self.root:
                 return
@@ -224,6 +217,17 @@ class Trace:
                     hooks.execute(self, edge, alive)
             finally:
                 self.restart()
+
+
+def settle(value: Value) -> None:
+    """Make real a value that is pending in some trace, or raise what went wrong there."""
+    with recording:
+        if value.buffer is None and value.error is None and value.trace is not None:
+            value.trace.flush()
+        if value.error is not None:
+            raise value.error
+        if value.buffer is None:
+            raise RuntimeError("rushlight: a flush did not make a value that is wanted")
 
 
 _NUMBER_TYPE_OF = {
@@ -258,162 +262,177 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
         return record_one(op, operands[0], attrs)
     if count == 2:
         return record_two(op, operands[0], operands[1], attrs)
-    trace = local.trace
-    epoch = trace.epoch
-    tensor_class = hooks.tensor_class
-    grad = op.is_differentiable and config.scopes.grad_enabled
-    key: list[Any] = [op, attrs]
-    held: list[Value] = []
-    needs = False
-    for x in operands:
-        index = -1
-        view = None
-        if isinstance(x, tensor_class):
-            value = x._storage.value
-            view = x._view
-            if (
-                view is not None
-                and value.buffer is not None
-                and x._node is None
-                and trace.may_window
-            ):
-                value, view = trace.window(value, view)
-            if value.epoch != epoch:
-                value = trace.meet(value)
-            if grad:
-                node = x._node if x._base is None else hooks.current_node(x)
-                if node is not None:
-                    if node.epoch != epoch:
-                        trace.join_node(node)
-                    index = node.index
-                    needs = True
-        else:
-            value = trace.join_number(x)
-        key += (value.position, view, index)
-        held.append(value)
-    whole_key = tuple(key)
-    edge = trace.edge.children.get(whole_key)
-    if edge is None:
-        edge = _miss(trace, op, operands, attrs, whole_key)
-    trace.edge = edge
-    node = None
-    if needs:
-        pairs = tuple(
-            (x._node, x._output) if isinstance(x, tensor_class) else _NOWHERE for x in operands
+    with recording:
+        trace = local.trace
+        epoch = trace.epoch
+        tensor_class = hooks.tensor_class
+        grad = op.is_differentiable and config.scopes.grad_enabled
+        key: list[Any] = [op, attrs]
+        held: list[Value] = []
+        needs = False
+        for x in operands:
+            index = -1
+            view = None
+            if isinstance(x, tensor_class):
+                value = x._storage.value
+                view = x._view
+                if (
+                    view is not None
+                    and value.buffer is not None
+                    and x._node is None
+                    and trace.may_window
+                ):
+                    value, view = trace.window(value, view)
+                if value.epoch != epoch:
+                    value = trace.meet(value)
+                if grad:
+                    node = x._node if x._base is None else hooks.current_node(x)
+                    if node is not None:
+                        if node.epoch != epoch:
+                            trace.join_node(node)
+                        index = node.index
+                        needs = True
+            else:
+                value = trace.join_number(x)
+            key += (value.position, view, index)
+            held.append(value)
+        whole_key = tuple(key)
+        edge = trace.edge.children.get(whole_key)
+        if edge is None:
+            edge = _miss(trace, op, operands, attrs, whole_key)
+        trace.edge = edge
+        node = None
+        if needs:
+            pairs = tuple(
+                (x._node, x._output) if isinstance(x, tensor_class) else _NOWHERE
+                for x in operands
+            )
+            kept = tuple([v if k else None for v, k in zip(held, edge.keeps, strict=True)])
+            node = _node(trace, edge, pairs, kept)
+        return (
+            _result(trace, edge, node) if edge.out is not None else _results(trace, edge, node)
         )
-        kept = tuple([v if k else None for v, k in zip(held, edge.keeps, strict=True)])
-        node = _node(trace, edge, pairs, kept)
-    return _result(trace, edge, node) if edge.out is not None else _results(trace, edge, node)
 
 
 def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     """`record` of one operand."""
     if not isinstance(x, hooks.tensor_class):
         x = number_tensor(x)
-    trace = local.trace
-    epoch = trace.epoch
-    value = x._storage.value
-    view = x._view
-    if view is not None and value.buffer is not None and x._node is None and trace.may_window:
-        value, view = trace.window(value, view)
-    if value.epoch != epoch:
-        value = trace.meet(value)
-    node = None
-    if op.is_differentiable and config.scopes.grad_enabled:
-        source = x._node if x._base is None else hooks.current_node(x)
-        if source is not None:
-            if source.epoch != epoch:
-                trace.join_node(source)
-            key = (op, attrs, value.position, view, source.index)
-            edge = trace.edge.children.get(key)
-            if edge is None:
-                edge = _miss(trace, op, (x,), attrs, key)
-            trace.edge = edge
-            kept = (value,) if edge.keeps[0] else _NONE_KEPT
-            node = _node(trace, edge, ((source, x._output),), kept)
-            return (
-                _result(trace, edge, node)
-                if edge.out is not None
-                else _results(trace, edge, node)
-            )
-    key = (op, attrs, value.position, view, -1)
-    edge = trace.edge.children.get(key)
-    if edge is None:
-        edge = _miss(trace, op, (x,), attrs, key)
-    trace.edge = edge
-    return _result(trace, edge, None) if edge.out is not None else _results(trace, edge, None)
+    with recording:
+        trace = local.trace
+        epoch = trace.epoch
+        value = x._storage.value
+        view = x._view
+        if (
+            view is not None
+            and value.buffer is not None
+            and x._node is None
+            and trace.may_window
+        ):
+            value, view = trace.window(value, view)
+        if value.epoch != epoch:
+            value = trace.meet(value)
+        node = None
+        if op.is_differentiable and config.scopes.grad_enabled:
+            source = x._node if x._base is None else hooks.current_node(x)
+            if source is not None:
+                if source.epoch != epoch:
+                    trace.join_node(source)
+                key = (op, attrs, value.position, view, source.index)
+                edge = trace.edge.children.get(key)
+                if edge is None:
+                    edge = _miss(trace, op, (x,), attrs, key)
+                trace.edge = edge
+                kept = (value,) if edge.keeps[0] else _NONE_KEPT
+                node = _node(trace, edge, ((source, x._output),), kept)
+                return (
+                    _result(trace, edge, node)
+                    if edge.out is not None
+                    else _results(trace, edge, node)
+                )
+        key = (op, attrs, value.position, view, -1)
+        edge = trace.edge.children.get(key)
+        if edge is None:
+            edge = _miss(trace, op, (x,), attrs, key)
+        trace.edge = edge
+        return (
+            _result(trace, edge, None) if edge.out is not None else _results(trace, edge, None)
+        )
 
 
 def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     """`record` of two operands."""
-    trace = local.trace
-    epoch = trace.epoch
-    tensor_class = hooks.tensor_class
-    grad = op.is_differentiable and config.scopes.grad_enabled
-    value_a = value_b = node_a = node_b = view_a = view_b = None
-    index_a = index_b = -1
-    if isinstance(a, tensor_class):
-        value_a = a._storage.value
-        view_a = a._view
-        if (
-            view_a is not None
-            and value_a.buffer is not None
-            and a._node is None
-            and trace.may_window
-        ):
-            value_a, view_a = trace.window(value_a, view_a)
-        if value_a.epoch != epoch:
-            value_a = trace.meet(value_a)
-        place_a = value_a.position
-        if grad:
-            node_a = a._node if a._base is None else hooks.current_node(a)
-            if node_a is not None:
-                if node_a.epoch != epoch:
-                    trace.join_node(node_a)
-                index_a = node_a.index
-    else:
-        place_a = trace.number_position(a)
-    if isinstance(b, tensor_class):
-        value_b = b._storage.value
-        view_b = b._view
-        if (
-            view_b is not None
-            and value_b.buffer is not None
-            and b._node is None
-            and trace.may_window
-        ):
-            value_b, view_b = trace.window(value_b, view_b)
-        if value_b.epoch != epoch:
-            value_b = trace.meet(value_b)
-        place_b = value_b.position
-        if grad:
-            node_b = b._node if b._base is None else hooks.current_node(b)
-            if node_b is not None:
-                if node_b.epoch != epoch:
-                    trace.join_node(node_b)
-                index_b = node_b.index
-    else:
-        place_b = trace.number_position(b)
-    key = (op, attrs, place_a, view_a, index_a, place_b, view_b, index_b)
-    edge = trace.edge.children.get(key)
-    if edge is None:
-        edge = _miss(trace, op, (a, b), attrs, key)
-    trace.edge = edge
-    node = None
-    if node_a is not None or node_b is not None:
-        keeps_a, keeps_b = edge.keeps
-        if not keeps_a:
-            value_a = None
-        elif value_a is None:
-            value_a = trace.new_value(edge.operands[0].type, place_a)
-        if not keeps_b:
-            value_b = None
-        elif value_b is None:
-            value_b = trace.new_value(edge.operands[1].type, place_b)
-        pair_a = (node_a, a._output) if node_a is not None else _NOWHERE
-        pair_b = (node_b, b._output) if node_b is not None else _NOWHERE
-        node = _node(trace, edge, (pair_a, pair_b), (value_a, value_b))
-    return _result(trace, edge, node) if edge.out is not None else _results(trace, edge, node)
+    with recording:
+        trace = local.trace
+        epoch = trace.epoch
+        tensor_class = hooks.tensor_class
+        grad = op.is_differentiable and config.scopes.grad_enabled
+        value_a = value_b = node_a = node_b = view_a = view_b = None
+        index_a = index_b = -1
+        if isinstance(a, tensor_class):
+            value_a = a._storage.value
+            view_a = a._view
+            if (
+                view_a is not None
+                and value_a.buffer is not None
+                and a._node is None
+                and trace.may_window
+            ):
+                value_a, view_a = trace.window(value_a, view_a)
+            if value_a.epoch != epoch:
+                value_a = trace.meet(value_a)
+            place_a = value_a.position
+            if grad:
+                node_a = a._node if a._base is None else hooks.current_node(a)
+                if node_a is not None:
+                    if node_a.epoch != epoch:
+                        trace.join_node(node_a)
+                    index_a = node_a.index
+        else:
+            place_a = trace.number_position(a)
+        if isinstance(b, tensor_class):
+            value_b = b._storage.value
+            view_b = b._view
+            if (
+                view_b is not None
+                and value_b.buffer is not None
+                and b._node is None
+                and trace.may_window
+            ):
+                value_b, view_b = trace.window(value_b, view_b)
+            if value_b.epoch != epoch:
+                value_b = trace.meet(value_b)
+            place_b = value_b.position
+            if grad:
+                node_b = b._node if b._base is None else hooks.current_node(b)
+                if node_b is not None:
+                    if node_b.epoch != epoch:
+                        trace.join_node(node_b)
+                    index_b = node_b.index
+        else:
+            place_b = trace.number_position(b)
+        key = (op, attrs, place_a, view_a, index_a, place_b, view_b, index_b)
+        edge = trace.edge.children.get(key)
+        if edge is None:
+            edge = _miss(trace, op, (a, b), attrs, key)
+        trace.edge = edge
+        node = None
+        if node_a is not None or node_b is not None:
+            keeps_a, keeps_b = edge.keeps
+            if not keeps_a:
+                value_a = None
+            elif value_a is None:
+                value_a = trace.new_value(edge.operands[0].type, place_a)
+            if not keeps_b:
+                value_b = None
+            elif value_b is None:
+                value_b = trace.new_value(edge.operands[1].type, place_b)
+            pair_a = (node_a, a._output) if node_a is not None else _NOWHERE
+            pair_b = (node_b, b._output) if node_b is not None else _NOWHERE
+            node = _node(trace, edge, (pair_a, pair_b), (value_a, value_b))
+        return (
+            _result(trace, edge, node) if edge.out is not None else _results(trace, edge, node)
+        )
 
 
 recorder.record = record
@@ -557,8 +576,9 @@ def _kept(op: Op, count: int) -> tuple[bool, ...]:
 
 def number_tensor(number: Any) -> Any:
     """A Python number as a weak 0-d tensor (a run-time scalar of the trace)."""
-    value = local.trace.join_number(number)
-    return make_tensor(hooks.tensor_class, Storage(value), value.type)
+    with recording:
+        value = local.trace.join_number(number)
+        return make_tensor(hooks.tensor_class, Storage(value), value.type)
 
 
 def value_tensor(value: Value, shape: Any = None, strides: Any = None, offset: int = 0) -> Any:

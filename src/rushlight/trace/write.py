@@ -12,7 +12,7 @@ from typing import Any  # tensors come later
 
 from rushlight import config, errors, views
 from rushlight.ops.registry import OPS, Op, TensorType, recorder
-from rushlight.trace.record import hooks, local, make_tensor, set_view, write_storage
+from rushlight.trace.record import hooks, local, make_tensor, recording, set_view, write_storage
 from rushlight.trace.tape import Accumulate, Node
 from rushlight.views import View
 
@@ -61,16 +61,19 @@ def _rederive(x: Any) -> None:
 
 
 def _record_view_node(op: Op, x: Any, out: Any, attrs: tuple[Any, ...]) -> None:
-    trace = local.trace
-    node = x._node
-    if node.epoch != trace.epoch:
-        trace.join_node(node)
-    trace.step(("view", op, attrs, x._shape, node.index, x._output), "mark", trace.edge.next)
-    made = Node(op, attrs, ((node, x._output),))
-    made.saved = ((None, None, x._shape, x.dtype),)
-    made.out_types = (out_type(out),)
-    trace.add_node(made)
-    out._node = made
+    with recording:
+        trace = local.trace
+        node = x._node
+        if node.epoch != trace.epoch:
+            trace.join_node(node)
+        trace.step(
+            ("view", op, attrs, x._shape, node.index, x._output), "mark", trace.edge.next
+        )
+        made = Node(op, attrs, ((node, x._output),))
+        made.saved = ((None, None, x._shape, x.dtype),)
+        made.out_types = (out_type(out),)
+        trace.add_node(made)
+        out._node = made
 
 
 def out_type(t: Any) -> TensorType:
@@ -92,31 +95,32 @@ def check_writable(x: Any, op_name: str) -> None:
 
 def write(x: Any, source: Any, op_name: str) -> Any:
     """Make `source` (a tensor of x's shape after broadcasting) the contents of x; returns x."""
-    if config.scopes.grad_enabled and x._base is not None:
-        current_node(x)
-    check_writable(x, op_name)
-    if source._shape != x._shape:
-        if (
-            source.numel() == 0
-            or views.broadcast_shapes(op_name, source._shape, x._shape) != x._shape
-        ):
-            raise errors.shape_in_place(op_name, x._shape, source._shape)
-        source = source.expand(x._shape)
-    if source.dtype is not x.dtype:
-        source = OPS["cast"](source, dtype=x.dtype)
-    trace = local.trace
-    is_whole = x._view is None
-    if is_whole:
-        if source._view is not None or not _is_fresh(trace, source):
-            source = OPS["clone"](source)
-        write_storage(trace, x._storage, source._storage.value)
-    else:
-        _write_region(x, source)
-    _adopt_history(x, source, op_name)
-    home = x._storage.buffer
-    if home is not None and home.is_shared:
-        local.trace.flush()
-    return x
+    with recording:
+        if config.scopes.grad_enabled and x._base is not None:
+            current_node(x)
+        check_writable(x, op_name)
+        if source._shape != x._shape:
+            if (
+                source.numel() == 0
+                or views.broadcast_shapes(op_name, source._shape, x._shape) != x._shape
+            ):
+                raise errors.shape_in_place(op_name, x._shape, source._shape)
+            source = source.expand(x._shape)
+        if source.dtype is not x.dtype:
+            source = OPS["cast"](source, dtype=x.dtype)
+        trace = local.trace
+        is_whole = x._view is None
+        if is_whole:
+            if source._view is not None or not _is_fresh(trace, source):
+                source = OPS["clone"](source)
+            write_storage(trace, x._storage, source._storage.value)
+        else:
+            _write_region(x, source)
+        _adopt_history(x, source, op_name)
+        home = x._storage.buffer
+        if home is not None and home.is_shared:
+            local.trace.flush()
+        return x
 
 
 recorder.write = write
