@@ -120,24 +120,39 @@ class _Problem:
 
 
 def _fold_batch(p: _Problem) -> _Problem:
-    """Make rows of batch dimensions along which B stays: one large product for many small."""
-    shared = [axis for axis, size in enumerate(p.b) if size == 1 or p.B.batch[axis] == 0]
-    if not shared:
-        return p
+    """Make rows of batch dimensions along which B stays, and columns of those along which A
+    does: one large product for many small.
+    """
+    axes = range(len(p.b))
+    rows = [a for a in axes if p.b[a] == 1 or p.B.batch[a] == 0]
+    columns = [a for a in axes if a not in rows and p.A.batch[a] == 0]
+    if columns and not _fits_folded(prod(p.n)):
+        columns = []
+    kept = [a for a in axes if a not in rows and a not in columns]
 
-    def kept(values: Dims) -> Dims:
-        return tuple(value for axis, value in enumerate(values) if axis not in shared)
+    def of(axes: list[int], values: Dims) -> Dims:
+        return tuple(values[a] for a in axes)
 
-    def moved(values: Dims, rows: Dims) -> Dims:
-        return tuple(values[axis] for axis in shared) + rows
+    def fold(view: Operand, rows: list[int], columns: list[int]) -> Operand:
+        b = view.batch
+        return replace(
+            view,
+            batch=of(kept, b),
+            rows=of(rows, b) + view.rows,
+            columns=of(columns, b) + view.columns,
+        )
 
-    def fold(view: Operand) -> Operand:
-        return replace(view, batch=kept(view.batch), rows=moved(view.batch, view.rows))
-
-    B = replace(p.B, batch=kept(p.B.batch))
     return _Problem(
-        kept(p.b), moved(p.b, p.m), p.n, p.k, fold(p.A), B, [fold(v) for v in p.views]
-    )
+        of(kept, p.b), of(rows, p.b) + p.m, of(columns, p.b) + p.n, p.k,
+        fold(p.A, rows, []), fold(p.B, [], columns), [fold(v, rows, columns) for v in p.views],
+    )  # fmt: skip
+
+
+def _fits_folded(columns: int) -> bool:
+    """Whether products of so many columns do better side by side: whole vectors of them stay
+    whole, and a few would leave much of the last tile idle.
+    """
+    return columns % LANES == 0 or columns < 10 * 2 * LANES
 
 
 def _choose_lanes(p: _Problem) -> _Problem:

@@ -43,6 +43,11 @@ def _channels(x: Any, groups: int) -> Sizes:
     return (x.shape[1],) if groups == 1 else (groups, x.shape[1] // groups)
 
 
+def _for_each(k: Any, weight: Any, count: int) -> Any:
+    """The same kernels for every sample: results then lie as samples of channels do."""
+    return k.expand(k.reshape(weight, (1, *weight.shape)), (count, *weight.shape))
+
+
 def _wide_dtype(kind: dt.dtype) -> dt.dtype:
     return dt.float32 if kind in (dt.float16, dt.bfloat16) else kind
 
@@ -82,8 +87,9 @@ def conv_lower(
     windows = window_view(k, padded(k, x, padding), size, kernel, stride, dilation, split)
     at, inner, g = _letters(len(kernel), groups)
     kind = _wide_dtype(x.dtype) if bias else x.dtype
-    equation = f"n{g}c{at}{inner},{g}mc{inner}->n{g}m{at}"
-    out = k.contract(equation, windows, _grouped(k, weight, 0, groups), kind)
+    equation = f"n{g}mc{inner},n{g}c{at}{inner}->n{g}m{at}"
+    kernels = _for_each(k, _grouped(k, weight, 0, groups), x.shape[0])
+    out = k.contract(equation, kernels, windows, kind)
     out = k.reshape(out, (x.shape[0], weight.shape[0], *size))
     if bias:
         out = out + k.reshape(k.wide(bias[0]), (1, weight.shape[0], *(1 for _ in size)))
@@ -127,7 +133,8 @@ def input_grad_lower(
     turned = _grouped(k, weight, 0, groups)
     turned = k.flip(turned, range(len(turned.shape) - len(kernel), len(turned.shape)))
     at, inner, group = _letters(len(kernel), groups)
-    out = k.contract(f"n{group}m{at}{inner},{group}mc{inner}->n{group}c{at}", windows, turned)
+    equation = f"n{group}mc{inner},n{group}m{at}{inner}->n{group}c{at}"
+    out = k.contract(equation, _for_each(k, turned, g.shape[0]), windows)
     return k.reshape(out, (g.shape[0], weight.shape[1] * groups, *size))
 
 
