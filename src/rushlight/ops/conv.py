@@ -6,13 +6,18 @@ the others. A transposed convolution is the gradient by the input.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import gcd
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
-from rushlight import errors
+from rushlight import errors, views
 from rushlight.ops.contract import conjugate
 from rushlight.ops.registry import Op, TensorType, public
-from rushlight.ops.windows import Pads, Sizes, padded, sizes_for, spread_pads, window_view
+from rushlight.ops.windows import Pads, Sizes, padded, sizes_for, window_view
+from rushlight.views import View
 
 HOW = ("stride", "padding", "dilation", "groups")
 
@@ -112,6 +117,41 @@ CONV = Op("convolution", attrs=HOW, type=conv_type, lower=conv_lower, vjp=conv_v
 # -- the gradients
 
 
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """Every stride-th position from `first` in one dimension of a convolution's input: which
+    elements of the kernel reach them, and which elements of the output they meet there.
+    """
+
+    first: int
+    size: int
+    tap: int  # of the kernel: the first that reaches, how many do, and how far apart
+    taps: int
+    tap_step: int
+    apart: int  # elements of the output between those that neighbouring taps meet
+    pads: tuple[int, int]  # with which windows of the output lie at these positions
+
+
+def _phases(
+    size: int, small: int, kernel: int, stride: int, low: int, dilation: int
+) -> list[_Phase]:
+    """The phases that any tap reaches. Position y meets output (y + low - tap * dilation) /
+    stride where that is whole.
+    """
+    step = stride // gcd(stride, dilation)
+    apart = dilation // gcd(stride, dilation)
+    found = []
+    for first in range(min(stride, size)):
+        reach = [t for t in range(kernel) if (first + low - t * dilation) % stride == 0]
+        if not reach:
+            continue
+        shift = (first + low - reach[0] * dilation) // stride
+        count = -(-(size - first) // stride)
+        pads = ((len(reach) - 1) * apart - shift, count + shift - small)
+        found.append(_Phase(first, count, reach[0], len(reach), step, apart, pads))
+    return found
+
+
 def input_grad_lower(
     k: Any,
     g: Any,
@@ -122,20 +162,57 @@ def input_grad_lower(
     dilation: Sizes,
     groups: int,
 ) -> Any:
-    """Windows of g, with stride - 1 zeros between its elements, times the kernel turned
-    round.
+    """Windows of g times the kernel turned round: for each phase of the stride those elements
+    of the kernel that reach it.
     """
-    kernel = weight.shape[2:]
-    pads = spread_pads(g.shape[2:], size, kernel, stride, padding, dilation)
-    spread = padded(k, g, pads, 0, tuple(s - 1 for s in stride))
-    one = (1,) * len(kernel)
-    windows = window_view(k, spread, size, kernel, one, dilation, _channels(g, groups))
-    turned = _grouped(k, weight, 0, groups)
-    turned = k.flip(turned, range(len(turned.shape) - len(kernel), len(turned.shape)))
-    at, inner, group = _letters(len(kernel), groups)
+    shape = (g.shape[0], weight.shape[1] * groups, *size)
+    dims = [
+        _phases(*each, low, d)
+        for *each, (low, _), d in zip(
+            size, g.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True
+        )
+    ]
+    pads = [_widest([phase.pads for phase in phases]) for phases in dims]
+    wide = padded(k, g, tuple(pads))
+    own = views.contiguous_strides(shape)
+    placed = []
+    for phases in product(*dims):
+        part = _phase_grad(k, wide, weight, phases, [low for low, _ in pads], groups)
+        strides = [s * o for s, o in zip(stride, own[2:], strict=True)]
+        offset = sum(p.first * o for p, o in zip(phases, own[2:], strict=True))
+        placed.append((part, View(part.shape, (*own[:2], *strides), offset)))
+    is_whole = sum(views.numel(part.shape) for part, _ in placed) == views.numel(shape)
+    return k.update(None if is_whole else k.full(shape, 0, g.dtype), placed, shape, g.dtype)
+
+
+def _widest(pads: list[tuple[int, int]]) -> tuple[int, int]:
+    return max((low for low, _ in pads), default=0), max((high for _, high in pads), default=0)
+
+
+def _phase_grad(
+    k: Any, wide: Any, weight: Any, phases: Sequence[_Phase], lows: Sizes, groups: int
+) -> Any:
+    """The gradient at the positions of one phase; `wide` is the output's gradient with `lows`
+    zeros before it.
+    """
+    count, taps = len(phases), tuple(p.taps for p in phases)
+    apart = tuple(p.apart for p in phases)
+    reach = tuple(
+        n - a * (t - 1) for n, a, t in zip(wide.shape[2:], apart, taps, strict=True)
+    )
+    one, split = (1,) * count, _channels(wide, groups)
+    windows = window_view(k, wide, reach, taps, one, apart, split)
+    turned, lead = _grouped(k, weight, 0, groups), len(windows.shape) - 2 * count
+    for d, (phase, low) in enumerate(zip(phases, lows, strict=True)):
+        windows = k.slice(windows, lead + d, low - phase.pads[0], phase.size)
+        axis = len(turned.shape) - count + d
+        turned = k.slice(turned, axis, phase.tap, phase.taps, phase.tap_step)
+        turned = k.flip(turned, [axis])
+    at, inner, group = _letters(count, groups)
     equation = f"n{group}mc{inner},n{group}m{at}{inner}->n{group}c{at}"
-    out = k.contract(equation, _for_each(k, turned, g.shape[0]), windows)
-    return k.reshape(out, (g.shape[0], weight.shape[1] * groups, *size))
+    out = k.contract(equation, _for_each(k, turned, wide.shape[0]), windows)
+    sizes = tuple(p.size for p in phases)
+    return k.reshape(out, (wide.shape[0], weight.shape[1] * groups, *sizes))
 
 
 def _leading(x: Any, shape: Any) -> Any:

@@ -117,19 +117,58 @@ def max_pool_lower(
     windows = window_view(
         k, padded(k, wide, pads, _lowest(wide.dtype)), out, kernel, stride, dilation
     )
-    dims = tuple(range(len(windows.shape) - count, len(windows.shape)))
-    values = k.cast(k.reduce("max", windows, dims), x.dtype)
-    place = k.reduce("argmax", windows, dims)  # within the window
+    few = views.numel(kernel) <= FEW_POSITIONS
+    highest, place = _compared(k, windows, kernel) if few else _reduced(k, windows, kernel)
+    values = k.cast(highest, x.dtype)
     index = None
-    for d in range(count - 1, -1, -1):
-        within = k.remainder(place, kernel[d])
-        place = k.floordiv(place, kernel[d])
+    for d, within in enumerate(place):
         axis = len(values.shape) - count + d
-        at = k.iota(values.shape, axis) * stride[d] + within * dilation[d] - padding[d]
-        at = k.min(k.max(at, 0), size[d] - 1)  # windows of nothing but -inf
+        at = k.iota(values.shape, axis) * stride[d] + within * dilation[d]
+        if padding[d]:
+            at = k.max(at - padding[d], 0)  # windows of nothing but -inf
         step = views.numel(size[d + 1 :])
         index = at * step if index is None else index + at * step
     return values, index
+
+
+FEW_POSITIONS = 16
+"""Windows of so many elements or fewer are compared side by side for 16 outputs at a time: as
+rows of a reduction they would be too short.
+"""
+
+
+def _reduced(k: Any, windows: Any, kernel: Sizes) -> tuple[Any, list[Any]]:
+    """Maxima of windows (*lead, *out, *kernel), and in each spatial dimension where within the
+    window the first of them lies.
+    """
+    dims = tuple(range(len(windows.shape) - len(kernel), len(windows.shape)))
+    place = k.reduce("argmax", windows, dims)
+    within = []
+    for size in reversed(kernel):
+        within.append(k.remainder(place, size))
+        place = k.floordiv(place, size)
+    return k.reduce("max", windows, dims), within[::-1]
+
+
+def _compared(k: Any, windows: Any, kernel: Sizes) -> tuple[Any, list[Any]]:
+    """The same by comparing the elements of a window one after the other."""
+    lead = len(windows.shape) - len(kernel)
+    highest, within = None, [k.full(windows.shape[:lead], 0, dt.int64) for _ in kernel]
+    for number in range(views.numel(kernel)):
+        at = views.coordinates(kernel, number)
+        x = windows
+        for d, place in enumerate(at):
+            x = k.slice(x, lead + d, place, 1)
+        x = k.reshape(x, windows.shape[:lead])
+        if highest is None:
+            highest = x
+            continue
+        better = x > highest
+        if x.dtype.is_floating_point:
+            better = better | (x.differs(x) & highest.equals(highest))
+        highest = k.select(better, x, highest)
+        within = [k.select(better, p, w) for p, w in zip(at, within, strict=True)]
+    return highest, within
 
 
 def _max_type(x: TensorType, out: Sizes, **_: Any) -> tuple[TensorType, TensorType]:
