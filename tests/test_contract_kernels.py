@@ -362,6 +362,27 @@ def test_convolution_and_its_weight_gradient(size, channels, target):
     np.testing.assert_allclose(gradient, want, rtol=1e-4, atol=2e-3)
 
 
+@pytest.mark.parametrize("size,before,after", [(32, 6, 64), (24, 3, 40), (33, 4, 100)])
+def test_windows_read_in_place_give_the_bits_of_packed_ones(monkeypatch, size, before, after):
+    x, g = rand(2, before, size + 2, size + 2), rand(2, after, size, size, seed=1)
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))
+    views = g.transpose(1, 0, 2, 3), windows.transpose(0, 2, 3, 1, 4, 5)
+    got = contract(*views, (0, 1, 3, 3), workers=2)
+    want = np.einsum("nohw,nchwij->ocij", g.astype("float64"), windows.astype("float64"))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=5e-3)
+    monkeypatch.setattr("rushlight.loops.contract.FEW_COLUMNS", 0)
+    assert np.array_equal(got, contract(*views, (0, 1, 3, 3)))
+
+
+def test_weights_that_stay_make_one_product_of_a_batch():
+    w, x = rand(20, 150), rand(6, 150, 16, seed=1)
+    shared = np.broadcast_to(w, (6, 20, 150))
+    got = contract(shared, x, (1, 1, 1, 1))
+    check(got, shared, x)
+    for each in range(6):
+        assert np.array_equal(got[each], contract(w, x[each]))
+
+
 def test_no_products_gives_zero_and_no_outputs_gives_no_launch():
     assert np.array_equal(contract(rand(5, 0), rand(0, 40)), np.zeros((5, 40), "float32"))
     assert contract(rand(0, 5), rand(5, 4)).shape == (0, 4)

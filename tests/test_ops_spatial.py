@@ -24,6 +24,17 @@ def test_grouped_convolutions(groups):
           stride=2, groups=groups)  # fmt: skip
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3, (4, 2)])
+@pytest.mark.parametrize("dilation", [1, 2, 3])
+def test_every_phase_of_a_stride_has_its_gradient(stride, dilation):
+    x = normal(2, 3, 13, 12)
+    for kernel, padding in ((1, 0), (2, 1), (3, 1), (4, 0)):
+        weight = normal(5, 3, kernel, kernel, seed=1)
+        how = {"stride": stride, "padding": padding, "dilation": dilation}
+        check("F.conv2d", x, weight, None, **how, second=False)
+        check("F.conv_transpose2d", x, normal(3, 2, kernel, 2, seed=1), None, **how)
+
+
 def test_other_dimensions():
     check(
         "F.conv1d",

@@ -100,7 +100,7 @@ def plan_contraction(
         return []
     views = [out, *(epilogue.operands if epilogue else ())]
     problem = _Problem(b, m, n, k, A, B, views)
-    problem = _bound_tables(_choose_lanes(_fold_batch(problem)))
+    problem = _bound_tables(_choose_lanes(_fold_batch(problem), target))
     unit = "matrix" if has_matrix_unit and A.dtype == "bfloat16" else "vector"
     return [_launch(problem, epilogue, target, unit, workers)]
 
@@ -155,17 +155,37 @@ def _fits_folded(columns: int) -> bool:
     return columns % LANES == 0 or columns < 10 * 2 * LANES
 
 
-def _choose_lanes(p: _Problem) -> _Problem:
-    """Put on the lanes the side along which the output lies in order, or else the larger."""
+def _choose_lanes(p: _Problem, target: str) -> _Problem:
+    """Put on the lanes the side along which the output lies in order, or else the larger; but
+    where all lies along k, the few rows that do, so that the other side need not be turned.
+    """
     rows = _Index.of(p.m, p.views[0].rows)
     columns = _Index.of(p.n, p.views[0].columns)
     if rows.run < LANES or (columns.run == LANES and columns.size >= min(LANES, rows.size)):
-        return p
+        return _turned(p) if _may_list(_turned(p), target) else p
+    return _turned(p)
 
+
+def _turned(p: _Problem) -> _Problem:
     def turn(view: Operand) -> Operand:
         return replace(view, rows=view.columns, columns=view.rows)
 
     return _Problem(p.b, p.n, p.m, p.k, turn(p.B), turn(p.A), [turn(view) for view in p.views])
+
+
+FEW_COLUMNS = 128
+LONG_DEPTH = 1024
+
+
+def _may_list(p: _Problem, target: str) -> bool:
+    """Whether A is to be read in place by lists of offsets: where it lies along k, as windows
+    do, and is used too few times for packing it to pay.
+    """
+    m, n, k = prod(p.m), prod(p.n), prod(p.k)
+    depth, rows = _Index.of(p.k, p.A.columns), _Index.of(p.m, p.A.rows)
+    is_window = rows.stride is None and depth.stride is None
+    fits = 2 * LANES <= n <= FEW_COLUMNS and FEW_ROWS < m <= LARGEST_TABLE and k >= LONG_DEPTH
+    return target == "avx512" and p.A.dtype == "float32" and is_window and fits
 
 
 def _bound_tables(p: _Problem) -> _Problem:
@@ -218,6 +238,11 @@ class _Index:
             return _Index(size, stride, size if stride == 1 else 0, _ZEROS)
         row = sizes[-1] if strides[-1] == 1 else 0
         return _Index(prod(sizes), None, row, _table(sizes, strides))
+
+    @staticmethod
+    def listed(sizes: Dims, strides: Dims) -> _Index:
+        """The same with a table in any case."""
+        return replace(_Index.of(sizes, strides), stride=None, table=_table(sizes, strides))
 
     @property
     def run(self) -> int:
@@ -304,6 +329,16 @@ def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: 
     return min(_TILES.get((target, item_bytes(dtype)), _NARROW_TILES), key=cost)
 
 
+_LISTED_TILES = (Tile(6, 4), Tile(9, 2))  # as many rows as there are registers for addresses
+
+
+def _choose_listed_tile(m: int, n: int) -> Tile:
+    def cost(tile: Tile) -> float:
+        return -(-m // tile.rows) * -(-n // tile.columns) * (tile.rows * tile.vectors / 2 + 1)
+
+    return min(_LISTED_TILES, key=cost)
+
+
 FEW_ROWS = 8
 
 
@@ -327,18 +362,19 @@ def _choose_matrix_tile(m: int, n: int) -> Tile:
 
 
 def _choose_blocks(
-    sizes: tuple[int, int, int, int], tile: Tile, item: int, workers: int
+    sizes: tuple[int, int, int, int], tile: Tile, item: int, workers: int, *, lists_a: bool
 ) -> tuple[int, int]:
     """Rows and columns of a chunk: A's block and waiting sums fit the second-level cache.
 
-    Each column of chunks packs A again and each row of chunks B, so chunks are made square.
+    Each column of chunks packs A again and each row of chunks B, so chunks are made square. If
+    A is not packed, long chunks are best.
     """
     b, m, n, k = sizes
-    most_rows = 2080 // item
+    most_rows = (8 if lists_a else 1) * 2080 // item
     most_columns = 4096 // item
     least_down, least_across = -(-m // most_rows), -(-n // most_columns)
     work = b * m * n * k
-    wanted = min(2 * workers, work >> 18)
+    wanted = min(workers if lists_a else 2 * workers, work >> 18)
     wanted = 1 if workers == 1 else max(1, -(-wanted // b))
     down = min(
         range(least_down, max(least_down, wanted) + 1),
@@ -404,6 +440,7 @@ def _launch(
     ]
 
     same = p.A.dtype == total
+    lists_a = unit == "vector" and _may_list(p, target)
     read_a = same and None not in (a_rows.stride, a_k.stride) and n <= 128
     read_b = same and b_columns.stride == 1 and b_k.stride is not None and min(m, n / 4) <= 32
     if unit == "vector" and same and _may_turn(target, total, m, n, b_k, b_columns):
@@ -411,10 +448,13 @@ def _launch(
         read_a, read_b = None not in (a_rows.stride, a_k.stride), True
     elif unit == "matrix":
         tile, block = _choose_matrix_tile(m, n), matrix.BLOCK
+    elif lists_a:
+        tile, block = _choose_listed_tile(m, n), BLOCK
+        a_rows, a_k = _Index.listed(p.m, p.A.rows), _Index.listed(p.k, p.A.columns)
     else:
         tile, block = _choose_tile(target, total, m, n, read_a, read_b), BLOCK
     read_a, read_b = read_a and m >= tile.rows, read_b and n >= tile.columns
-    rows, columns = _choose_blocks((b, m, n, k), tile, item, workers)
+    rows, columns = _choose_blocks((b, m, n, k), tile, item, workers, lists_a=lists_a)
     down, across = -(-m // rows), -(-n // columns)
     group = columns if read_b else _choose_group(b_k, tile, columns)
     straight = epilogue is None and _is_straight(p, *ends[0][1:], tile)
@@ -422,14 +462,14 @@ def _launch(
     shape = Shape(
         p.A.dtype,
         tile,
-        None if read_a else _reading(a_rows, a_k, tile.rows),
+        Reading("listed") if lists_a else None if read_a else _reading(a_rows, a_k, tile.rows),
         None if read_b else _reading(b_columns, b_k, tile.columns),
         tuple((v.dtype, _columns(*end)) for v, end in zip(p.views, ends, strict=True)),
         (epilogue.returns if epilogue else None) or total,
         epilogue.key if epilogue else "",
         unit,
     )
-    panel_a = 0 if read_a else rows // tile.rows * shape.panel_bytes(tile.rows)
+    panel_a = 0 if read_a or lists_a else rows // tile.rows * shape.panel_bytes(tile.rows)
     panel_b = 0 if read_b else group // tile.columns * shape.panel_bytes(tile.columns)
     sums = (rows * columns if k > block else tile.rows * tile.columns) * item
     indices = [

@@ -55,6 +55,14 @@ class Shape:
         return self.unit == "matrix"
 
     @property
+    def lists_a(self) -> bool:
+        return self.read_a is not None and self.read_a.kind == "listed"
+
+    @property
+    def packs_a(self) -> bool:
+        return self.read_a is not None and not self.lists_a
+
+    @property
     def block(self) -> int:
         """How many k are packed, and multiplied, at a time."""
         return matrix.BLOCK if self.is_matrix else BLOCK
@@ -109,6 +117,10 @@ class _Slots:
     def index(self, number: int) -> IndexSlots:
         return IndexSlots(self.tables + number, self.strides + 2 * number)
 
+    def list(self, text: Text, number: int) -> str:
+        """The address of the table of offsets of an index that has one."""
+        return text.slot(self.index(number).table, "ptr")
+
     @property
     def tables(self) -> int:
         return 2 + self.ends
@@ -145,7 +157,7 @@ def emit_contraction(shape: Shape, emit: Emit | None) -> KernelSource:
         ("a", shape.read_a, shape.tile.rows, A_ROWS, A_DEPTH),
         ("b", shape.read_b, shape.tile.columns, B_COLUMNS, B_DEPTH),
     ):
-        if not reading:
+        if not reading or reading.kind == "listed":
             continue
         function, places = f"{name}.pack_{side}", (slots.index(lanes), slots.index(depth))
         if shape.is_matrix:
@@ -163,12 +175,12 @@ def emit_contraction(shape: Shape, emit: Emit | None) -> KernelSource:
 
 
 def _emit_products(shape: Shape, name: str) -> tuple[str, set[str]]:
-    packed = shape.read_a is not None
     if shape.is_matrix:
         return matrix.emit_tile(name, shape.tile), set()
     if shape.unit == "turned":
-        return turned.emit_tile(name, shape.dtype, shape.tile, packed=packed)
-    return emit_tile(name, accumulator_dtype(shape.dtype), shape.tile, packed=packed)
+        return turned.emit_tile(name, shape.dtype, shape.tile, packed=shape.packs_a)
+    way = "packed" if shape.packs_a else "listed" if shape.lists_a else "place"
+    return emit_tile(name, accumulator_dtype(shape.dtype), shape.tile, way)
 
 
 def _entry(shape: Shape, slots: _Slots) -> str:
@@ -202,6 +214,9 @@ def _emit_setup(text: Text, shape: Shape, slots: _Slots) -> None:
     strides = (("a.row", A_ROWS), ("a.k", A_DEPTH), ("b.k", B_DEPTH), ("b.column", B_COLUMNS))
     for name, index in strides:
         text.line(f"%{name} = mul i64 {text.slot(slots.index(index).stride)}, {source}")
+    if shape.lists_a:
+        text.line(f"%a.lists = getelementptr i64, ptr {slots.list(text, A_ROWS)}, i64 0")
+        text.line(f"%a.depths = getelementptr i64, ptr {slots.list(text, A_DEPTH)}, i64 0")
     end = slots.end(0, *shape.ends[0])
     text.line(f"%c.row = mul i64 {text.slot(end.row.stride)}, {size}")
     text.line("%panels.a = getelementptr i8, ptr %scratch, i64 0")
@@ -249,7 +264,7 @@ def _emit_depth_loop(text: Text, shape: Shape, slots: _Slots) -> None:
     text.line("%is.first = icmp eq i64 %k0, 0")
     text.line("%is.last = icmp sge i64 %k1, %k")
     text.line("%is.straight.last = and i1 %is.straight, %is.last")
-    if shape.read_a:
+    if shape.packs_a:
         text.line(
             f"call void @{shape.name}.pack_a(ptr %args, ptr %A.b, i64 %m0, i64 %m1, "
             "i64 %last.row, i64 %k0, i64 %kc, ptr %panels.a)"
@@ -330,6 +345,12 @@ def _emit_place(text: Text, shape: Shape, side: str) -> None:
         "a": ("A", "i", "m", shape.tile.rows, shape.read_a),
         "b": ("B", "j", "n", shape.tile.columns, shape.read_b),
     }[side]
+    if reading and reading.kind == "listed":
+        text.line(f"%{at}.at = add i64 0, %{at}")
+        text.line("%a.from = getelementptr i8, ptr %A.b, i64 0")
+        text.line("%a.list = getelementptr i64, ptr %a.lists, i64 %i")
+        text.line("%a.list.k = getelementptr i64, ptr %a.depths, i64 %k0")
+        return
     if reading:
         text.line(f"%{at}.at = add i64 0, %{at}")
         text.line(f"%{side}.from = getelementptr i8, ptr %panel.{at}, i64 0")
@@ -363,8 +384,9 @@ def _emit_run(text: Text, shape: Shape) -> None:
         )
         text.line("br label %products")
         text.label("products")
+    steps = "ptr %a.list, ptr %a.list.k" if shape.lists_a else "i64 %a.row, i64 %a.k"
     text.line(
-        f"call void @{shape.name}.tile(i64 %kc, ptr %a.from, i64 %a.row, i64 %a.k, "
+        f"call void @{shape.name}.tile(i64 %kc, ptr %a.from, {steps}, "
         f"ptr %b.from, i64 %b.step, ptr %sums.i, i64 {width}, ptr {to}, i64 {step}, "
         "i1 %is.first)"
     )

@@ -33,8 +33,8 @@ from rushlight.loops.text import (
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How an operand is read: `kind` is 'lanes' (neighbouring lanes lie side by side), 'depth'
-    (neighbouring k do: blocks are transposed in registers) or 'any'. `run` is the length (16, 8
-    or 4) of the pieces that do.
+    (neighbouring k do: blocks are transposed in registers), 'any', or 'listed' (not packed: in
+    place, by lists of offsets). `run` is the length (16, 8 or 4) of the pieces that do.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Reading:
 
     @property
     def key(self) -> str:
-        return self.kind if self.kind == "any" else f"{self.kind}{self.run}"
+        return f"{self.kind}{self.run}" if self.kind in ("lanes", "depth") else self.kind
 
     @property
     def masked(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import ClassVar
 
 from rushlight.loops.text import (
     IOTA,
@@ -56,33 +57,32 @@ class Tile:
 # ---- the products
 
 
-def emit_tile(name: str, dtype: str, tile: Tile, *, packed: bool) -> tuple[str, set[str]]:
+def emit_tile(name: str, dtype: str, tile: Tile, way: str) -> tuple[str, set[str]]:
     """Text of `void @name(k, A, A's row step, A's k step, B, B's k step, sums, row step of
     sums, output, row step of the output, first block?)`.
 
     The output is those sums (but for the first block) plus the products; it may be in their
-    place. Steps are in bytes. Where A is `packed` its steps are known here, which frees
-    registers and addressing.
+    place. Steps are in bytes. `way` is how A lies: 'packed', so that its steps are known here,
+    which frees registers and addressing; 'place', at any steps; or 'listed', where its steps
+    are lists instead: of the elements' offsets (i64) for these rows, and for every k.
     """
     text = Text()
     size = item_bytes(dtype)
-    heads = _row_heads(text, tile, size, packed)
+    factors = _FACTORS[way](text, tile, dtype)
+    factors.enter()
     text.line("%any = icmp sgt i64 %k, 0")
     text.line("br i1 %any, label %loop, label %done")
     text.label("loop")
     text.line("%left = phi i64 [%k, %entry], [%left.next, %loop]")
     text.line("%b = phi ptr [%B, %entry], [%b.next, %loop]")
-    for row in heads:
-        text.line(f"%a{row} = phi ptr [%head{row}, %entry], [%a{row}.next, %loop]")
+    factors.head()
     cells = [(row, column) for row in range(tile.rows) for column in range(tile.vectors)]
     for r, c in cells:
         text.line(
             f"%s{r}.{c} = phi {vector(dtype)} [zeroinitializer, %entry], [%n{r}.{c}, %loop]"
         )
-    _emit_products(text, tile, dtype, heads, packed)
-    for row in heads:
-        step = str(tile.rows * size) if packed else "%ak"
-        text.line(f"%a{row}.next = getelementptr i8, ptr %a{row}, i64 {step}")
+    _emit_products(text, tile, dtype, factors)
+    factors.step()
     text.line("%b.next = getelementptr i8, ptr %b, i64 %bk")
     text.line("%left.next = add i64 %left, -1")
     text.line("%more = icmp ne i64 %left.next, 0")
@@ -94,34 +94,105 @@ def emit_tile(name: str, dtype: str, tile: Tile, *, packed: bool) -> tuple[str, 
         )
     _emit_sums(text, tile, dtype, size)
     arguments = (
-        "i64 %k, ptr noalias %A, i64 %ar, i64 %ak, ptr noalias %B, i64 %bk, "
-        "ptr %S, i64 %sr, ptr %C, i64 %cr, i1 %start"
+        f"i64 %k, ptr noalias %A, {factors.kind} %ar, {factors.kind} %ak, ptr noalias %B, "
+        "i64 %bk, ptr %S, i64 %sr, ptr %C, i64 %cr, i1 %start"
     )
     return text.function(f"define internal void @{name}({arguments}) noinline"), text.needs
 
 
-def _row_heads(text: Text, tile: Tile, size: int, packed: bool) -> list[int]:
-    """Rows whose address is kept in a register: the others are one or two steps further."""
-    text.line("%head0 = getelementptr i8, ptr %A, i64 0")
-    if packed:
-        return [0]
-    text.line("%ar2 = shl i64 %ar, 1")
-    text.line("%ar3 = add i64 %ar, %ar2")
-    heads = list(range(0, tile.rows, 3))
-    for before, row in pairwise(heads):
-        text.line(f"%head{row} = getelementptr i8, ptr %head{before}, i64 %ar3")
-    return heads
+@dataclass(frozen=True, slots=True)
+class _Factors:
+    """Where the elements of A are read, one a row for each k: lines before the loop over k, at
+    its head, for each row, and at its end. Here in place, at steps that are arguments.
+    """
+
+    text: Text
+    tile: Tile
+    dtype: str
+    kind: ClassVar[str] = "i64"  # of A's steps among the arguments
+    rows_apart: ClassVar[int] = 3  # rows of which one has its address in a register
+
+    @property
+    def heads(self) -> range:
+        """Rows whose address is kept in a register: the others are a step or two further."""
+        return range(0, self.tile.rows, self.rows_apart)
+
+    def enter(self) -> None:
+        text = self.text
+        text.line("%head0 = getelementptr i8, ptr %A, i64 0")
+        text.line("%ar2 = shl i64 %ar, 1")
+        text.line("%ar3 = add i64 %ar, %ar2")
+        for before, row in pairwise(self.heads):
+            text.line(f"%head{row} = getelementptr i8, ptr %head{before}, i64 %ar3")
+
+    def head(self) -> None:
+        for row in self.heads:
+            self.text.line(f"%a{row} = phi ptr [%head{row}, %entry], [%a{row}.next, %loop]")
+
+    def place(self, row: int) -> str:
+        past = row % 3
+        step = ("0", "%ar", "%ar2")[past]
+        return self.text.let(f"getelementptr i8, ptr %a{row - past}, i64 {step}")
+
+    def step(self) -> None:
+        for row in self.heads:
+            self.text.line(f"%a{row}.next = getelementptr i8, ptr %a{row}, i64 %ak")
 
 
-def _emit_products(text: Text, tile: Tile, dtype: str, heads: list[int], packed: bool) -> None:
+class _PackedFactors(_Factors):
+    """A in a panel: its steps are known here."""
+
+    rows_apart = 16
+
+    def enter(self) -> None:
+        self.text.line("%head0 = getelementptr i8, ptr %A, i64 0")
+
+    def place(self, row: int) -> str:
+        return self.text.let(f"getelementptr i8, ptr %a0, i64 {row * item_bytes(self.dtype)}")
+
+    def step(self) -> None:
+        width = self.tile.rows * item_bytes(self.dtype)
+        self.text.line(f"%a0.next = getelementptr i8, ptr %a0, i64 {width}")
+
+
+class _ListedFactors(_Factors):
+    """A in place, its rows and its k anywhere: every row's address is kept, and each k's offset
+    is added to all of them.
+    """
+
+    kind = "ptr"
+
+    def enter(self) -> None:
+        text = self.text
+        for row in range(self.tile.rows):
+            place = text.place("i64", "%ar", str(row))
+            offset = text.let(f"load i64, ptr {place}, align 8")
+            text.line(
+                f"%head{row} = getelementptr {stored_type(self.dtype)}, ptr %A, i64 {offset}"
+            )
+
+    def head(self) -> None:
+        self.text.line("%offset.at = phi ptr [%ak, %entry], [%offset.next, %loop]")
+
+    def place(self, row: int) -> str:
+        if row == 0:
+            self.text.line("%offset = load i64, ptr %offset.at, align 8")
+        return self.text.place(stored_type(self.dtype), f"%head{row}", "%offset")
+
+    def step(self) -> None:
+        self.text.line("%offset.next = getelementptr i64, ptr %offset.at, i64 1")
+
+
+_FACTORS = {"place": _Factors, "packed": _PackedFactors, "listed": _ListedFactors}
+
+
+def _emit_products(text: Text, tile: Tile, dtype: str, factors: _Factors) -> None:
     kind, size = stored_type(dtype), item_bytes(dtype)
     for c in range(tile.vectors):
         place = text.let(f"getelementptr i8, ptr %b, i64 {c * LANES * size}")
         text.line(f"%b{c} = load {vector(dtype)}, ptr {place}, align {size}")
     for r in range(tile.rows):
-        head = 0 if packed else r - r % 3
-        step = str(r * size) if packed else ("0", "%ar", "%ar2")[r % 3]
-        place = text.let(f"getelementptr i8, ptr %a{head}, i64 {step}")
+        place = factors.place(r)
         factor = text.splat(kind, text.let(f"load {kind}, ptr {place}, align {size}"))
         for c in range(tile.vectors):
             _emit_multiply_add(text, dtype, f"%n{r}.{c}", factor, f"%b{c}", f"%s{r}.{c}")

@@ -167,17 +167,18 @@ def input_grad_lower(
     """
     shape = (g.shape[0], weight.shape[1] * groups, *size)
     dims = [
-        _phases(*each, low, d)
-        for *each, (low, _), d in zip(
+        _phases(large, small, taps, step, low, apart)
+        for large, small, taps, step, (low, _), apart in zip(
             size, g.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True
         )
     ]
     pads = [_widest([phase.pads for phase in phases]) for phases in dims]
     wide = padded(k, g, tuple(pads))
+    lows = tuple(low for low, _ in pads)
     own = views.contiguous_strides(shape)
     placed = []
     for phases in product(*dims):
-        part = _phase_grad(k, wide, weight, phases, [low for low, _ in pads], groups)
+        part = _phase_grad(k, wide, weight, phases, lows, groups)
         strides = [s * o for s, o in zip(stride, own[2:], strict=True)]
         offset = sum(p.first * o for p, o in zip(phases, own[2:], strict=True))
         placed.append((part, View(part.shape, (*own[:2], *strides), offset)))
@@ -197,9 +198,7 @@ def _phase_grad(
     """
     count, taps = len(phases), tuple(p.taps for p in phases)
     apart = tuple(p.apart for p in phases)
-    reach = tuple(
-        n - a * (t - 1) for n, a, t in zip(wide.shape[2:], apart, taps, strict=True)
-    )
+    reach = tuple(n - a * (t - 1) for n, a, t in zip(wide.shape[2:], apart, taps, strict=True))
     one, split = (1,) * count, _channels(wide, groups)
     windows = window_view(k, wide, reach, taps, one, apart, split)
     turned, lead = _grouped(k, weight, 0, groups), len(windows.shape) - 2 * count
@@ -253,7 +252,7 @@ def weight_grad_lower(
     )
     at, inner, group = _letters(len(kernel), groups)
     g = _grouped(k, g, 1, groups)
-    out = k.contract(f"n{group}c{at}{inner},n{group}m{at}->{group}mc{inner}", windows, g)
+    out = k.contract(f"n{group}m{at},n{group}c{at}{inner}->{group}mc{inner}", g, windows)
     return k.reshape(out, (g.shape[-len(kernel) - 1] * groups, x.shape[1] // groups, *kernel))
 
 
