@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.tables import figure, ratio, table
-from benchmarks.turns import Contender, Player
+from benchmarks.turns import Contender, Player, environment
 
 # On some machines these are set to tie OpenBLAS to the kernels of an older processor, which
 # would flatter everybody who is compared with NumPy.
@@ -27,7 +26,7 @@ SLOW_OPENBLAS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 def probe(library: str, what: str, threads: int) -> Any:
     """What `benchmarks.probe` answers in a fresh process."""
     command = [sys.executable, "-m", "benchmarks.probe", library, what, "--threads"]
-    env = dict(os.environ)
+    env = environment()
     if library == "numpy":
         env = {name: value for name, value in env.items() if name not in SLOW_OPENBLAS}
         env["OPENBLAS_NUM_THREADS"] = str(threads)

@@ -17,6 +17,14 @@ from typing import Any
 BLOCK = 10  # steps; the loss is read once a block
 
 
+def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of a contender's process. Bytecode is kept, as it is for installed
+    packages: otherwise an import would mostly measure Python's compiler.
+    """
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, **(changes or {})}
+
+
 @dataclass(frozen=True)
 class Contender:
     """A library and the way it is used, as `benchmarks.contender` takes them."""
@@ -74,7 +82,7 @@ class Player:
             stdout=subprocess.PIPE,
             stderr=self.complaints,
             text=True,
-            env={**os.environ, **env},
+            env=environment(env),
         )
         try:
             self.result = Result(contender.label, **self.answer())

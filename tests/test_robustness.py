@@ -125,12 +125,20 @@ def test_an_interrupt_leaves_whole_steps():
     """SIGINT during a flush is raised after it; parameters have taken whole steps only."""
     weight = torch.zeros(400, 400)
     ones = torch.ones(400, 400)
-    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    done = threading.Event()
+
+    def interrupt():  # until it is heard: Python drops what arrives inside a __del__
+        while not done.wait(0.2):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
     with pytest.raises(KeyboardInterrupt):
+        thread.start()
         while True:
             weight.add_(ones)
             (weight @ ones).sum().item()
+    done.set()
+    thread.join()
     values = weight.unique()
     assert values.numel() == 1
     assert (weight + 1).max().item() == values.item() + 1

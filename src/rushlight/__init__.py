@@ -52,7 +52,6 @@ from rushlight.random.generator import (
     seed,
     set_rng_state,
 )
-from rushlight.runtime.pool import get_num_threads, set_num_threads
 from rushlight.tensor import Size, Tensor, from_numpy, tensor
 
 e, inf, nan, newaxis, pi = (
@@ -93,6 +92,8 @@ _ELSEWHERE = {
     "get_deterministic_debug_mode": "determinism",
     "get_float32_matmul_precision": "determinism",
     "set_float32_matmul_precision": "determinism",
+    "get_num_threads": "runtime.pool",
+    "set_num_threads": "runtime.pool",
     "set_flush_denormal": "determinism",
     "get_num_interop_threads": "determinism",
     "set_num_interop_threads": "determinism",

@@ -9,13 +9,12 @@ import signal
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Any  # buffers and traces
+from typing import TYPE_CHECKING, Any  # buffers and traces
 
 import numpy as np
 
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
-from rushlight.compiled import CheckFailed, CompiledGraph
 from rushlight.ir.builder import Builder, Ref
 from rushlight.ir.node import Node
 from rushlight.loops import interpret
@@ -25,6 +24,9 @@ from rushlight.trace.record import Trace, hooks
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
 from rushlight.views import View
+
+if TYPE_CHECKING:
+    from rushlight.native import NativeProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +125,9 @@ class Targets:
 
 def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
     """What a flush of the trace would make, and the objects that receive it."""
-    written: list[tuple[int, int]] = []
-    homes: list[tuple[Value, Any]] = []
+    written: dict[int, int] = {}  # position -> leaf
+    homes: dict[int, tuple[Value, Any]] = {}
     kept: dict[int, Value] = {}
-    placed: set[int] = set()
     late: list[int] = []
     outliving: list[Value] = []
     for storage_ref, old_ref, leaf in trace.mutated:
@@ -134,11 +135,10 @@ def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
         if storage is None or storage.value.buffer is not None:
             continue
         value = storage.value
-        if value.epoch != trace.epoch or value.position in placed:
+        if value.epoch != trace.epoch or value.position in written:
             continue
-        placed.add(value.position)
-        written.append((value.position, leaf))
-        homes.append((value, storage.buffer))
+        written[value.position] = leaf
+        homes[value.position] = (value, storage.buffer)
         old = old_ref()
         if old is not None and old.buffer is storage.buffer:
             kept[leaf] = old
@@ -146,11 +146,17 @@ def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
             outliving += [w for w in (r() for r in storage.buffer.windows) if w is not None]
             if any(b is storage.buffer for b in trace.window_bases):
                 late.append(value.position)
-    fresh = [v for v in alive if v.buffer is None and v.position not in placed]
+    fresh = [v for v in alive if v.buffer is None and v.position not in written]
     fresh.sort(key=lambda v: v.position)
     positions = tuple(v.position for v in fresh)
-    request = Request(positions, tuple(written), tuple(kept), tuple(late))
-    return request, Targets(fresh, homes, [*kept.values(), *outliving])
+    # in order of position: the same step may meet its writes in another order the next time
+    at = sorted(written)
+    leaves = sorted(kept)
+    request = Request(
+        positions, tuple((p, written[p]) for p in at), tuple(leaves), tuple(sorted(late))
+    )
+    copied = [kept[leaf] for leaf in leaves] + outliving
+    return request, Targets(fresh, [homes[p] for p in at], copied)
 
 
 def _spoil(targets: Targets, error: BaseException) -> None:
@@ -272,57 +278,16 @@ def make_program(edge: Edge, request: Request) -> ReferenceProgram | NativeProgr
     lowered = lower_path(edge, wanted)
     if config.process.backend == "reference":
         return ReferenceProgram(lowered, request)
+    from rushlight.native import NativeProgram  # with LLVM, which no import should wait for
+
     return NativeProgram(lowered, request)
 
 
-def _keep(targets: Targets) -> None:
+def keep_leaves(targets: Targets) -> None:
     """Copy leaves that are about to be overwritten and that somebody still holds."""
     for value in targets.kept:
         value.buffer = _copy(value.buffer, value.type)
         value.claimed = False
-
-
-class NativeProgram:
-    """A compiled path, and how a trace's leaves, numbers and results map to its buffers."""
-
-    def __init__(self, lowered: Lowered, request: Request) -> None:
-        fresh = len(request.fresh)
-        written = {fresh + i: leaf for i, (_, leaf) in enumerate(request.written)}
-        late = {fresh + i for i, (p, _) in enumerate(request.written) if p in request.late}
-        results = [
-            lowered.results[p] for p in request.fresh + tuple(p for p, _ in request.written)
-        ]
-        self.graph = CompiledGraph(lowered.k, results, written, late)
-        self.leaves = [lowered.leaves[p] for p in self.graph.leaves]
-        self.numbers = [lowered.numbers[n.attrs[0]] for n in self.graph.numbers]
-        self.fresh_units = [self.graph.unit_of.get(h, -1) for h in self.graph.homes[:fresh]]
-
-    def run(self, trace: Trace, targets: Targets) -> None:  # hot
-        if targets.kept:
-            _keep(targets)
-        leaves = trace.leaves
-        made = [buffers.Buffer(v.type.nbytes) for v in targets.fresh]
-        numbers = trace.numbers
-        try:
-            self.graph.run(
-                [leaves[i].address for i in self.leaves],
-                [numbers[i] for i in self.numbers],
-                [b.address for b in made],
-            )
-        except CheckFailed as failed:
-            self._keep_finished(targets, made, failed.unit)
-            step = failed.node.origin
-            raise errors.index_out_of_range(step.op.name, step.where, step.label) from None
-        for value, buffer in zip(targets.fresh, made, strict=True):
-            value.buffer = buffer
-        for value, home in targets.written:
-            value.buffer = home
-            value.claimed = True
-
-    def _keep_finished(self, targets: Targets, made: list[Any], failed: int) -> None:
-        for value, buffer, unit in zip(targets.fresh, made, self.fresh_units, strict=True):
-            if unit < failed:
-                value.buffer = buffer
 
 
 class ReferenceProgram:
@@ -351,7 +316,7 @@ class ReferenceProgram:
                 origin.op.name, origin.where, origin.label
             ) from None
         results = dict(zip(lowered.results, arrays, strict=True))
-        _keep(targets)
+        keep_leaves(targets)
         for value in targets.fresh:
             value.buffer = buffers.Buffer(value.type.nbytes)
             write_buffer(value.buffer, results[value.position], value.type)

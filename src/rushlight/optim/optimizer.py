@@ -23,10 +23,12 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import rushlight as rl
 from rushlight.nn.hooks import RemovableHandle, insert_hook
 from rushlight.nn.module import clear_gradient, type_text
-from rushlight.tensor import Tensor
+from rushlight.tensor import Tensor, tensor_of_array
 from rushlight.trace import flush
 from rushlight.trace.memo import remembered
 
@@ -73,7 +75,7 @@ def update_all(rule: Callable[..., None], batches: list[Batch]) -> None:
         tuple((b.flags, len(b.hyper), len(b.params), len(b.states[0])) for b in batches),
     )
     tensors = [t for b in batches for t in chain(b.params, b.grads, *b.states)]
-    numbers = [n for b in batches for n in b.hyper]
+    numbers = [float(n) for b in batches for n in b.hyper]
 
     def record(hyper: Sequence[Any]) -> None:
         at = 0
@@ -286,6 +288,7 @@ class Optimizer:
             param_group.setdefault(name, default)
         self._check_repetition(param_group)
         self.param_groups.append(param_group)
+        flush()  # what makes the parameters is no part of the first step
 
     def _check_repetition(self, group: dict[str, Any]) -> None:
         named = ["param_names" in g for g in self.param_groups]
@@ -516,7 +519,8 @@ def _number_dtype() -> Any:
 
 
 def _zeros_like(param: Tensor) -> Tensor:
-    return rl.zeros_like(param)
+    """Zeros that are in memory at once, so that the first step finds what later steps find."""
+    return tensor_of_array(np.broadcast_to(0, tuple(param.shape)), param.dtype)
 
 
 def _without_params(group: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ class _SGDFlags(NamedTuple):
     decays: bool
     has_momentum: bool
     nesterov: bool
-    is_first: bool
 
 
 class SGD(Optimizer):
@@ -63,10 +62,9 @@ class SGD(Optimizer):
         self, group: dict[str, Any], numbers: dict[str, float], is_first: bool
     ) -> tuple[Any, tuple[float, ...]]:
         momentum, decay = number(group["momentum"]), number(group["weight_decay"])
-        flags = _SGDFlags(
-            group["maximize"], decay != 0, momentum != 0, group["nesterov"], is_first
-        )
-        return flags, (number(group["lr"]), momentum, 1 - group["dampening"], decay)
+        flags = _SGDFlags(group["maximize"], decay != 0, momentum != 0, group["nesterov"])
+        keep = 1.0 if is_first else 1 - group["dampening"]
+        return flags, (number(group["lr"]), momentum, keep, decay)
 
     @staticmethod
     def update(
@@ -82,11 +80,8 @@ class SGD(Optimizer):
         if flags.decays:
             grad = grad.add(param, alpha=decay)
         if flags.has_momentum:
-            (velocity,) = state
-            if flags.is_first:
-                velocity.copy_(grad)
-            else:
-                velocity.mul_(momentum).add_(grad, alpha=keep)
+            (velocity,) = state  # zeros before the first step
+            velocity.mul_(momentum).add_(grad, alpha=keep)
             grad = grad.add(velocity, alpha=momentum) if flags.nesterov else velocity
         param.add_(grad, alpha=-lr)
 

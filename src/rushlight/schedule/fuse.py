@@ -11,7 +11,7 @@ several groups is stored once if computing it again would cost.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from rushlight import views
@@ -101,6 +101,8 @@ class Fusion:
             for operand, _ in node.args:
                 self.users[operand].add(node)
         self.units: list[Unit] = []
+        self.is_stale = False
+        self.readers: dict[Hashable, Reader] = {}  # what is still true when units form anew
 
     def _bound_depth(self) -> None:
         """Store a node wherever an inlined chain would get long: kernels stay of a size."""
@@ -126,21 +128,40 @@ class Fusion:
     def run(self) -> list[Unit]:
         """Units in an order in which they can run."""
         for _ in range(1000):
-            try:
-                self._form()
-            except NotAffine as found:
-                assert found.node not in self.stored, found.node
-                self.stored.add(found.node)
+            self._form()
+            if self.is_stale:
                 continue
             again = self._worth_storing()
             if not again:
                 return self.units
-            self.stored.update(again)
+            self._store(again)
         raise AssertionError("fusion did not settle")
+
+    def _store(self, nodes: set[Node]) -> None:
+        """Store more nodes; what has inlined one of them is to be read again."""
+        self.is_stale = True
+        self.stored |= nodes
+        self.readers = {k: r for k, r in self.readers.items() if nodes.isdisjoint(r.inlined)}
+
+    def _read(self, key: Hashable, node: Node, view: View, apart: Node | None = None) -> Reader:
+        """A loop nest that reads a node through a view; `apart` is computed though stored."""
+        reader = self.readers.get(key)
+        while reader is None:
+            reader = Reader(view.shape, lambda n: n is not apart and n in self.stored)
+            try:
+                reader.read(node, view)
+                self.readers[key] = reader
+            except NotAffine as found:
+                assert found.node not in self.stored, found.node
+                self._store({found.node})
+                reader = None
+        return reader
 
     # -- forming units
 
     def _form(self) -> None:
+        """Form units; from where more nodes turn out to be stored, only look for further ones."""
+        self.is_stale = False
         self.units = []
         self.place: dict[Node, int] = {}  # stored node -> number of the unit that makes it last
         self.touching: dict[Node, list[Unit]] = defaultdict(list)
@@ -165,13 +186,9 @@ class Fusion:
                 self._new_unit(single=node, reads={n for n, _ in node.args})
                 self.place[node] = len(self.units) - 1
 
-    def _is_loaded(self, node: Node) -> bool:
-        return node in self.stored
-
     def _store_root(self, node: Node) -> Root:
         full = views.whole(node.shape)
-        reader = Reader(node.shape, lambda n: n is not node and n in self.stored)
-        reader.read(node, full)
+        reader = self._read(node, node, full, apart=node)
         return Root("store", node, node, full, target=full, reader=reader)
 
     def _reduce_root(self, node: Node) -> Root:
@@ -180,8 +197,7 @@ class Fusion:
         count = node.attrs[1]
         kept = full.shape[: len(full.shape) - count]
         inner = views.numel(full.shape[len(kept) :])
-        reader = Reader(full.shape, self._is_loaded)
-        reader.read(source, full)
+        reader = self._read(node, source, full)
         root = Root("reduce", node, source, full, inner=inner, reader=reader)
         root.is_column = _runs_down_columns(reader, len(kept))
         return root
@@ -193,10 +209,9 @@ class Fusion:
         if has_base:
             pieces.append((operands.pop(0), views.whole(node.shape)))
         pieces += list(zip(operands, parts, strict=True))
-        for (source, view), target in pieces:
+        for i, ((source, view), target) in enumerate(pieces):
             own = view_of((source, view))
-            reader = Reader(own.shape, self._is_loaded)
-            reader.read(source, own)
+            reader = self._read((node, i), source, own)
             root = Root("store", node, source, own, target=target, reader=reader)
             self._new_unit(roots=[root], reads=root.reads)
         self.place[node] = len(self.units) - 1
@@ -205,8 +220,7 @@ class Fusion:
         """The base is computed straight into the result's memory, then scattered into."""
         source, view = node.args[0]
         own = view_of((source, view))
-        reader = Reader(own.shape, self._is_loaded)
-        reader.read(source, own)
+        reader = self._read(node, source, own)
         root = Root("store", node, source, own, target=views.whole(node.shape), reader=reader)
         self._new_unit(roots=[root], reads=root.reads)
         self._new_unit(single=node, reads={n for n, _ in node.args[1:]})
@@ -228,6 +242,8 @@ class Fusion:
         return unit
 
     def _add_root(self, root: Root) -> None:
+        if self.is_stale:
+            return
         reads = root.reads
         earliest = max((self.place[n] for n in reads if n in self.place), default=-1)
         apart: list[tuple[Unit, str]] = []

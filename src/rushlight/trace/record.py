@@ -25,7 +25,7 @@ from rushlight.trace import misses, origin
 from rushlight.trace.tape import Accumulate, Node, impure_epochs, next_sequence
 from rushlight.trace.trie import Edge, Operand
 from rushlight.trace.value import Storage, Value
-from rushlight.views import View
+from rushlight.views import View, numel
 
 _epochs = itertools.count(1)
 _weak = weakref.ref
@@ -139,13 +139,16 @@ class Trace:
         Note: windows. The offset of a slice of data (a batch of a data set) must not be part of
         a step's key, or every batch would be a new program. A window shares memory with its
         base: a program that writes the base does so after everything has been read, and windows
-        that outlive it are copied first.
+        that outlive it are copied first. A view of everything (a reshape) always starts at the
+        same place, so it needs no window.
         """
         # by its buffer, which window_bases keeps alive: the id of a value could come again
         key = (id(value.buffer), value.type.dtype, view)
         known = self.windows.get(key)
         if known is not None:
             return known
+        if numel(view.shape) == numel(value.type.shape):
+            return value, view
         found = self.windows[key] = hooks.make_window(value, view)
         self.window_bases.append(value.buffer)
         return found
@@ -181,6 +184,17 @@ class Trace:
                 self.is_pure = False
         else:
             self.is_pure = False
+
+    def bears(self, node: Node, value: Value) -> bool:
+        """Compute a leaf (a parameter) that was made in this very trace before its first use.
+
+        Otherwise the first step would hold the making of all parameters, and be a program that
+        no later step needs. True if that was done: positions are to be looked up anew.
+        """
+        if value.buffer is not None or self.nodes or not isinstance(node, Accumulate):
+            return False
+        self.flush()
+        return True
 
     def add_node(self, node: Node) -> None:
         node.epoch = self.epoch
@@ -289,6 +303,8 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
                     node = x._node if x._base is None else hooks.current_node(x)
                     if node is not None:
                         if node.epoch != epoch:
+                            if trace.bears(node, value):
+                                return record(op, operands, attrs)
                             trace.join_node(node)
                         index = node.index
                         needs = True
@@ -337,6 +353,8 @@ def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
             source = x._node if x._base is None else hooks.current_node(x)
             if source is not None:
                 if source.epoch != epoch:
+                    if trace.bears(source, value):
+                        return record_one(op, x, attrs)
                     trace.join_node(source)
                 key = (op, attrs, value.position, view, source.index)
                 edge = trace.edge.children.get(key)
@@ -386,6 +404,8 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
                 node_a = a._node if a._base is None else hooks.current_node(a)
                 if node_a is not None:
                     if node_a.epoch != epoch:
+                        if trace.bears(node_a, value_a):
+                            return record_two(op, a, b, attrs)
                         trace.join_node(node_a)
                     index_a = node_a.index
         else:
@@ -407,6 +427,8 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
                 node_b = b._node if b._base is None else hooks.current_node(b)
                 if node_b is not None:
                     if node_b.epoch != epoch:
+                        if trace.bears(node_b, value_b):
+                            return record_two(op, a, b, attrs)
                         trace.join_node(node_b)
                     index_b = node_b.index
         else:

@@ -65,6 +65,7 @@ def _record_view_node(op: Op, x: Any, out: Any, attrs: tuple[Any, ...]) -> None:
         trace = local.trace
         node = x._node
         if node.epoch != trace.epoch:
+            trace.bears(node, x._storage.value)
             trace.join_node(node)
         trace.step(
             ("view", op, attrs, x._shape, node.index, x._output), "mark", trace.edge.next
