@@ -160,7 +160,7 @@ class Fusion:
     # -- forming units
 
     def _form(self) -> None:
-        """Form units; from where more nodes turn out to be stored, only look for further ones."""
+        """Form units; once more nodes turn out to be stored, only look for further ones."""
         self.is_stale = False
         self.units = []
         self.place: dict[Node, int] = {}  # stored node -> number of the unit that makes it last
