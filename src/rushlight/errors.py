@@ -145,6 +145,15 @@ def graph_freed(op: str) -> RuntimeError:
     )
 
 
+def intermediate_forgotten(function: str) -> RuntimeError:
+    return RuntimeError(
+        f"{function}: its backward reads a tensor that its forward computed, and a second "
+        f"derivative goes through it; how it was computed is no longer known because values "
+        f"were needed in between. Keep inputs or results of forward with save_for_backward, "
+        f"and compute the tensor from them in backward."
+    )
+
+
 def unused_in_graph() -> RuntimeError:
     return RuntimeError(
         "One of the differentiated Tensors appears to not have been used in the graph. Set "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any  # forward takes and returns anything
 
 from rushlight import config
 from rushlight.autograd import engine
+from rushlight.autograd.intermediates import Forward, Kept
 from rushlight.autograd.modes import no_grad
 from rushlight.ops.registry import Op, TensorType
 from rushlight.tensor import Tensor
@@ -30,9 +32,18 @@ class _Saved:
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        self.node = current_node(tensor)
-        self.output = tensor._output
         self.state = (tensor._storage.value, tensor._view, tensor._shape, tensor.dtype)
+        self.note_history()
+
+    def note_history(self) -> None:
+        """Take the tensor's gradient history as its own (a result gets one after it was
+        saved).
+        """
+        self.node, self.output = current_node(self.tensor), self.tensor._output
+
+    def of(self, tensor: Tensor) -> _Saved:
+        """The same elements, as a tensor with another history."""
+        return _Saved(tensor)
 
     def get(self) -> Tensor:
         if self.tensor._storage.value is self.state[0]:
@@ -52,6 +63,7 @@ class FunctionCtx:
         self._constant: tuple[Tensor, ...] = ()
         self.materialize_grads = True
         self._node: Any = None
+        self._intermediates: Kept | None = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors (inputs, outputs or others) until backward."""
@@ -151,15 +163,17 @@ class Function(FunctionCtx):
         FunctionCtx.__init__(ctx)
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         needs = config.scopes.grad_enabled and any(ctx.needs_input_grad)
-        with no_grad():
+        forward = Forward(cls.__name__, args) if needs else None
+        with no_grad(), forward or contextlib.nullcontext():
             if cls.setup_context is not Function.setup_context:
                 result = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, result)
             else:
                 result = cls.forward(ctx, *args, **kwargs)
         outputs = result if isinstance(result, tuple) else (result,)
-        if needs:
+        if forward is not None:
             outputs = _attach(cls, ctx, args, outputs)
+            ctx._intermediates = Kept(forward, ctx) or None
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
 
@@ -182,6 +196,9 @@ def _attach(cls: type[Function], ctx: Any, args: Sequence[Any], outputs: Sequenc
             continue
         given.append(_result(ctx, args, out, node, i))
     node.out_types = tuple(types)
+    for saved in ctx._saved:
+        if saved is not None and any(saved.tensor is out for out in given):
+            saved.note_history()
     return given
 
 
@@ -234,7 +251,11 @@ def _run(cls: type[Function], ctx: Any, node: Node, grads: dict[int, Any]) -> Se
             grad = engine._zeros(type)
         given.append(grad)
     rule = cls.backward if cls.backward is not Function.backward else cls.vjp
-    results = rule(ctx, *given)
+    if ctx._intermediates is not None and config.scopes.grad_enabled:
+        with ctx._intermediates.with_history(ctx):
+            results = rule(ctx, *given)
+    else:
+        results = rule(ctx, *given)
     results = tuple(results) if isinstance(results, tuple | list) else (results,)
     count = len(node.next)
     if len(results) > count and all(r is None for r in results[count:]):

@@ -38,6 +38,15 @@ def own_view(x: Any) -> View:
 
 # -- writes and embeddings: the transposes of views
 
+def _write_vjp(g: Any, out: Any, base: Any, source: Any, view: View) -> Any:
+    named = {"shape": view.shape, "strides": view.strides, "offset": view.offset}
+    g = in_order(g)
+    rest = g.clone()
+    hole = take_view(AS_STRIDED, rest, **named)
+    recorder.write(hole, hole * 0, "write")
+    return rest, take_view(AS_STRIDED, g, **named)
+
+
 WRITE = Op(  # the storage's next Value: `source` written at `view` of `base`
     "write",
     attrs=("view",),
@@ -45,7 +54,7 @@ WRITE = Op(  # the storage's next Value: `source` written at `view` of `base`
     lower=lambda k, base, source, view: k.update(
         base, [(source, view)], base.shape, base.dtype
     ),
-    vjp=None,
+    vjp=_write_vjp,
 )
 
 

@@ -61,6 +61,8 @@ class Trace:
         self.root = Edge(None, "root", 0)
         self.edges = 0
         self.may_window = True  # off while an in-place form reads what it is about to write
+        self.watchers: list[Callable[[list[Value]], None]] = []  # told what a flush will make
+        self.no_windows: list[Value] = []  # views of these are read as views
         self.restart()
 
     def restart(self) -> None:
@@ -142,6 +144,8 @@ class Trace:
         that outlive it are copied first. A view of everything (a reshape) always starts at the
         same place, so it needs no window.
         """
+        if self.no_windows and any(value is v for v in self.no_windows):
+            return value, view
         # by its buffer, which window_bases keeps alive: the id of a value could come again
         key = (id(value.buffer), value.type.dtype, view)
         known = self.windows.get(key)
@@ -226,6 +230,8 @@ class Trace:
             self.windows = {}
             impure_epochs.discard(self.epoch)
             alive = [v for v in (r() for r in self.live) if v is not None]
+            for watch in self.watchers:
+                watch(alive)
             try:
                 if alive or self.mutated:
                     hooks.execute(self, edge, alive)
