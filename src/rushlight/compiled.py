@@ -51,12 +51,11 @@ kernels = Kernels(functions.resolve)
 
 
 class CheckFailed(Exception):
-    """A data check of `node` failed; units from `unit` on did not finish."""
+    """A data check of `node` failed, before any leaf was written."""
 
-    def __init__(self, node: Node, unit: int) -> None:
+    def __init__(self, node: Node) -> None:
         super().__init__(repr(node))
         self.node = node
-        self.unit = unit
 
 
 def _is_complex(root: Root) -> bool:
@@ -149,14 +148,13 @@ class CompiledGraph:
             self.place[node] = self.place[base] = at
         self.arena = plan.nbytes
         self.checks: list[Node] = []
-        self.unit_of = {n: at for at, u in enumerate(self.units) for n in u.writes}
         self.items: list[Item] = []
         self.has_writes = bool(written)
         self.beside = _Beside()
         self.made: list[range] = []  # the items of each unit
-        for at, unit in enumerate(self.units):  # type: ignore[assignment]
+        for unit in self.units:
             start = len(self.items)
-            self._add_unit(at, unit)  # type: ignore[arg-type]
+            self._add_unit(unit)
             self.made.append(range(start, len(self.items)))
         sources = [i.source for i in self.items if isinstance(i, Launch)]
         count = FIRST + len(self.leaves) + len(self.own)
@@ -240,7 +238,7 @@ class CompiledGraph:
 
     # -- launches
 
-    def _add_unit(self, at: int, unit: Unit) -> None:
+    def _add_unit(self, unit: Unit) -> None:
         before, first = len(self.checks), len(self.items)
         if unit.epilogue_of is not None:
             self._add_contraction(unit.epilogue_of, unit)
@@ -257,9 +255,9 @@ class CompiledGraph:
         elif unit.single.op == "scan":
             self.items += scan_launches(unit.single, self._place_of)
         else:
-            self._add_host(unit.single, at)
+            self._add_host(unit.single)
         if len(self.checks) > before and self.has_writes:
-            self._stop_if_failed(at, range(before, len(self.checks)))
+            self._stop_if_failed(range(before, len(self.checks)))
         self._estimate(unit, first)
         self._mark_independent(unit, first)
 
@@ -293,11 +291,11 @@ class CompiledGraph:
             return (place.buffer, 0, 1)
         return (ARENA, place.offset, place.offset + nbytes_of(node))
 
-    def _stop_if_failed(self, at: int, checks: range) -> None:
+    def _stop_if_failed(self, checks: range) -> None:
         def stop(_: Sequence[int]) -> None:
             for i in checks:
                 if self.errors[i]:
-                    raise CheckFailed(self.checks[i], at)
+                    raise CheckFailed(self.checks[i])
 
         self.items.append(HostCall(stop))
 
@@ -394,7 +392,7 @@ class CompiledGraph:
         rows, columns = (summed, own) if swap else (own, summed)
         return Operand(place, node.dtype.name, s[:nb], rows, columns)
 
-    def _add_host(self, node: Node, at: int) -> None:
+    def _add_host(self, node: Node) -> None:
         """An op that runs as NumPy code between kernels."""
         operands = [(n, view_of((n, v))) for n, v in node.args]
         outputs = self._outputs_of(node)
@@ -405,7 +403,7 @@ class CompiledGraph:
                 with np.errstate(all="ignore"):
                     made = interpret._RULES[node.op](node, *arrays)
             except interpret.IndexOutOfRange:
-                raise CheckFailed(node, at) from None
+                raise CheckFailed(node) from None
             for target, array in zip(
                 outputs, made if node.op in MANY_RESULTS else [made], strict=True
             ):
@@ -489,7 +487,7 @@ class CompiledGraph:
         if self.checks and self.errors.any():
             failed = int(np.flatnonzero(self.errors)[0])
             node = self.checks[failed]
-            raise CheckFailed(node, 0)
+            raise CheckFailed(node)
 
 
 def _split_view(view: views.View, dims: views.Shape) -> views.View:

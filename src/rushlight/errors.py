@@ -174,11 +174,46 @@ def not_differentiable(op: str) -> NotImplementedError:
 _RUNTIME_RANGES = ("gather", "scatter", "scatter_reduced")  # where PyTorch raises RuntimeError
 
 
-def index_out_of_range(op: str, where: str, label: str) -> IndexError | RuntimeError:
-    place = f" at {where}" if where else ""
-    module = f" in {label}" if label else ""
+def origin_text(where: str, label: str) -> str:
+    """Where a step was recorded: ` in Model.head at train.py:12`, as far as it is known."""
+    return (f" in {label}" if label else "") + (f" at {where}" if where else "")
+
+
+WRAPPED_INDEX = "wrapped index"  # one that counted from the end where it was negative
+
+
+def index_out_of_range(
+    op: str,
+    where: str,
+    label: str,
+    found: tuple[str, int, int, tuple[int, ...]] | None = None,
+) -> IndexError | RuntimeError:
+    """`found`: what was indexed with, the value, the size, and the place of the value."""
     kind = RuntimeError if op in _RUNTIME_RANGES else IndexError
-    return kind(f"{op}: index out of range in self{module}{place}")
+    text = ""
+    if found is not None:
+        name, value, size, place = found
+        if name == WRAPPED_INDEX:
+            name, value = "index", value - size if value < 0 else value
+        at = f" at {list(place)}" if place else ""
+        text = f": {name} {value}{at} is not within the size {size}"
+    return kind(f"{op}: index out of range in self{text}{origin_text(where, label)}")
+
+
+DIVISIONS = {  # the ops that refuse an integer zero as divisor, and what users call them
+    "floor_divide": "floor_divide",
+    "floor_quotient": "div",
+    "trunc_divide": "div",
+    "remainder": "remainder",
+    "fmod": "fmod",
+}
+
+
+def zero_division(op: str, where: str = "", label: str = "") -> RuntimeError:
+    return RuntimeError(
+        f"{DIVISIONS.get(op, op)}: ZeroDivisionError: an integer divided by zero"
+        f"{origin_text(where, label)}"
+    )
 
 
 def ambiguous_bool(shape: Sequence[int]) -> RuntimeError:

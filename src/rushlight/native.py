@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any  # buffers
-
-from rushlight import errors
+from rushlight import failures
 from rushlight.compiled import CheckFailed, CompiledGraph
-from rushlight.pipeline import Lowered, Request, Targets, keep_leaves
+from rushlight.loops import interpret
+from rushlight.pipeline import Lowered, Request, Targets, inputs_of, keep_leaves
 from rushlight.runtime import buffers
 from rushlight.trace.record import Trace
 
@@ -15,6 +14,7 @@ class NativeProgram:
     """A compiled path, and how a trace's leaves, numbers and results map to its buffers."""
 
     def __init__(self, lowered: Lowered, request: Request) -> None:
+        self.lowered = lowered
         fresh = len(request.fresh)
         written = {fresh + i: leaf for i, (_, leaf) in enumerate(request.written)}
         late = {fresh + i for i, (p, _) in enumerate(request.written) if p in request.late}
@@ -24,7 +24,6 @@ class NativeProgram:
         self.graph = CompiledGraph(lowered.k, results, written, late)
         self.leaves = [lowered.leaves[p] for p in self.graph.leaves]
         self.numbers = [lowered.numbers[n.attrs[0]] for n in self.graph.numbers]
-        self.fresh_units = [self.graph.unit_of.get(h, -1) for h in self.graph.homes[:fresh]]
 
     def run(self, trace: Trace, targets: Targets) -> None:  # hot
         if targets.kept:
@@ -39,16 +38,11 @@ class NativeProgram:
                 [b.address for b in made],
             )
         except CheckFailed as failed:
-            self._keep_finished(targets, made, failed.unit)
-            step = failed.node.origin
-            raise errors.index_out_of_range(step.op.name, step.where, step.label) from None
+            raise failures.error_of(failed.node, inputs_of(self.lowered, trace)) from None
+        except interpret.HostFailed as failed:
+            raise failures.host_error(failed) from failed.error
         for value, buffer in zip(targets.fresh, made, strict=True):
             value.buffer = buffer
         for value, home in targets.written:
             value.buffer = home
             value.claimed = True
-
-    def _keep_finished(self, targets: Targets, made: list[Any], failed: int) -> None:
-        for value, buffer, unit in zip(targets.fresh, made, self.fresh_units, strict=True):
-            if unit < failed:
-                value.buffer = buffer

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any  # buffers and traces
 
 import numpy as np
 
-from rushlight import config, errors, views
+from rushlight import config, failures, views
 from rushlight import dtypes as dt
 from rushlight.ir.builder import Builder, Ref
 from rushlight.ir.node import Node
@@ -62,9 +64,14 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
     program = program_of(edge, request)
     try:
         program.run(trace, targets)
+    except failures.StepFailed as failed:
+        rest = failures.survivors(trace, edge, alive, failed)
+        if rest:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                execute(trace, edge, rest)
+        raise failed.error from None
     except Exception as error:
-        _spoil(targets, error)
-        _restore(trace)
+        failures.abandon(trace, alive, error)
         raise
 
 
@@ -102,18 +109,6 @@ class _Uninterrupted:
                 self.handler(signal.SIGINT, None)
 
 
-def _restore(trace: Trace) -> None:
-    """After a failed flush, storages that were to be written keep the contents they had."""
-    for storage_ref, old_ref, _ in trace.mutated:
-        storage: Storage | None = storage_ref()
-        if storage is not None and storage.value.buffer is None:
-            old = old_ref()
-            if old is None or old.buffer is not storage.buffer:
-                old = Value(storage.value.type, storage.buffer)
-                old.claimed = True
-            storage.value = old
-
-
 @dataclass(slots=True)
 class Targets:
     """The objects that receive the results of a request, in its order."""
@@ -146,7 +141,8 @@ def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
             outliving += [w for w in (r() for r in storage.buffer.windows) if w is not None]
             if any(b is storage.buffer for b in trace.window_bases):
                 late.append(value.position)
-    fresh = [v for v in alive if v.buffer is None and v.position not in written]
+    own = {id(value) for value, _ in homes.values()}
+    fresh = [v for v in alive if v.buffer is None and id(v) not in own]
     fresh.sort(key=lambda v: v.position)
     positions = tuple(v.position for v in fresh)
     # in order of position: the same step may meet its writes in another order the next time
@@ -157,13 +153,6 @@ def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
     )
     copied = [kept[leaf] for leaf in leaves] + outliving
     return request, Targets(fresh, [homes[p] for p in at], copied)
-
-
-def _spoil(targets: Targets, error: BaseException) -> None:
-    """Results that could not be made raise the same error when they are asked for."""
-    for value in targets.fresh + [v for v, _ in targets.written]:
-        if value.buffer is None:
-            value.error = error
 
 
 hooks.execute = execute
@@ -299,22 +288,14 @@ class ReferenceProgram:
 
     def run(self, trace: Trace, targets: Targets) -> None:
         lowered = self.lowered
-
-        def inputs(node: Node) -> Any:
-            position = node.attrs[0]
-            if node.op == "scalar":
-                number = trace.numbers[lowered.numbers[position]]
-                return np.asarray(number, node.dtype.compute)
-            return read_buffer(trace.leaves[lowered.leaves[position]], node.dtype, node.shape)
-
+        inputs = inputs_of(lowered, trace)
         nodes = list(lowered.results.values())
         try:
             arrays = interpret.evaluate(nodes, inputs)
         except interpret.IndexOutOfRange as found:
-            origin = found.node.origin
-            raise errors.index_out_of_range(
-                origin.op.name, origin.where, origin.label
-            ) from None
+            raise failures.error_of(found.node, inputs) from None
+        except interpret.HostFailed as failed:
+            raise failures.host_error(failed) from failed.error
         results = dict(zip(lowered.results, arrays, strict=True))
         keep_leaves(targets)
         for value in targets.fresh:
@@ -324,6 +305,19 @@ class ReferenceProgram:
             write_buffer(home, results[value.position], value.type)
             value.buffer = home
             value.claimed = True
+
+
+def inputs_of(lowered: Lowered, trace: Trace) -> Callable[[Node], Any]:
+    """What leaves and numbers of a lowered path are in a trace, as arrays."""
+
+    def inputs(node: Node) -> Any:
+        position = node.attrs[0]
+        if node.op == "scalar":
+            number = trace.numbers[lowered.numbers[position]]
+            return np.asarray(number, node.dtype.compute)
+        return read_buffer(trace.leaves[lowered.leaves[position]], node.dtype, node.shape)
+
+    return inputs
 
 
 def read_buffer(buffer: Any, kind: dt.dtype, shape: tuple[int, ...]) -> Any:

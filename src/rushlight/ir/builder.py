@@ -326,6 +326,12 @@ class Builder:
         attrs = (view, steps, label)
         return Ref(self, self.node("gather", [plain.arg, *refs], attrs, view.shape, base.dtype))
 
+    def checked(self, x: Ref, index: Ref, size: int, label: str) -> Ref:
+        """x; where 0 <= index < size does not hold, the flush fails as `gather` does."""
+        nowhere = View(index.shape, (0,) * len(index.shape), 0)
+        one = self.gather(self.full((1,), 1, x.dtype), nowhere, [(index, 0, size)], label)
+        return x * one
+
     def scatter(
         self,
         kind: str,

@@ -29,6 +29,15 @@ class IndexOutOfRange(Exception):
         self.node = node
 
 
+class HostFailed(Exception):
+    """The function of a host node raised `error`."""
+
+    def __init__(self, node: Node, error: Exception) -> None:
+        super().__init__(repr(node))
+        self.node = node
+        self.error = error
+
+
 def evaluate(
     outputs: Sequence[Node],
     inputs: Callable[[Node], Array],
@@ -39,7 +48,7 @@ def evaluate(
     of nodes computed before.
     """
     known: dict[Node, Any] = dict(given or {})
-    order = [n for n in _in_order(outputs, known) if n not in known]
+    order = [n for n in ancestors(outputs, known) if n not in known]
     with np.errstate(all="ignore"):
         for node in order:
             if node.op in ("leaf", "scalar"):
@@ -55,7 +64,8 @@ def _operands(node: Node, known: dict[Node, Any]) -> list[Any]:
     return [_read(known[n], view_of((n, v))) for n, v in node.args]
 
 
-def _in_order(outputs: Sequence[Node], known: Mapping[Node, Array]) -> list[Node]:
+def ancestors(outputs: Sequence[Node], known: Mapping[Node, Array]) -> list[Node]:
+    """The nodes that `outputs` need and nobody knows, operands first."""
     seen: set[Node] = set()
     stack = list(outputs)
     while stack:
@@ -246,7 +256,10 @@ def _scan(node: Node, x: Array) -> Array:
 
 def _host(node: Node, *operands: Array) -> list[Array]:
     function, attrs, _ = node.attrs
-    made = function(*(np.ascontiguousarray(o) for o in operands), **dict(attrs))
+    try:
+        made = function(*(np.ascontiguousarray(o) for o in operands), **dict(attrs))
+    except Exception as error:
+        raise HostFailed(node, error) from error
     return _rounded(node, made if isinstance(made, tuple | list) else (made,))
 
 

@@ -160,7 +160,12 @@ def _rounded_quotient(name: str, lower: Any, vjp: Any) -> Op:
         kind = working(out.dtype)
         is_exact = kind.is_integral and kind.is_signed and (a.weak or b.weak)
         kind = dt.int64 if is_exact else kind
-        made = lower(k, k.cast(a, kind), k.cast(b, kind))
+        divisor = k.cast(b, kind)
+        is_looked_at = b.weak or 0 in out.shape  # a number was, when the op was called
+        if kind.is_integral and not is_looked_at:
+            is_zero = k.cast(divisor.equals(0), dt.int64)
+            divisor = k.checked(divisor, is_zero, 1, "divisor")
+        made = lower(k, k.cast(a, kind), divisor)
         return k.expand(k.cast(made, out.dtype), out.shape)
 
     return Op(name, type=type_rule, lower=lower_rule, vjp=vjp)
@@ -189,8 +194,9 @@ FMOD = _rounded_quotient(
 
 def check_divisor(op: str, a: Any, b: Any) -> None:
     """An integer zero as divisor of integers raises."""
-    if type(b) in (int, bool) and b == 0 and (not hasattr(a, "dtype") or a.dtype.is_integral):
-        raise RuntimeError(f"{op}: ZeroDivisionError: integers divided by the number 0")
+    is_number = isinstance(b, int | np.integer | np.bool_)
+    if is_number and b == 0 and (not hasattr(a, "dtype") or a.dtype.is_integral):
+        raise errors.zero_division(op)
 
 
 @public("torch", "Tensor", inplace=True, out=True, aliases=("divide",))

@@ -72,7 +72,7 @@ def _index_lower(k: Any, x: Any, *indices: Any, dims: Shape) -> Any:
     view, steps = _places(k, own, dims, indices)
     if 0 in view.shape:
         return k.full(view.shape, 0, x.dtype)
-    return k.gather(plain, view, steps)
+    return k.gather(plain, view, steps, errors.WRAPPED_INDEX)
 
 
 def _index_type(x: TensorType, *indices: TensorType, dims: Shape) -> TensorType:
@@ -93,7 +93,7 @@ def _put(k: Any, kind: str, base: Any, source: Any, dims: Shape, indices: Sequen
     view, steps = _places(k, views.whole(base.shape), dims, indices)
     if 0 in view.shape:
         return base
-    return k.scatter(kind, base, source, view, steps)
+    return k.scatter(kind, base, source, view, steps, errors.WRAPPED_INDEX)
 
 
 def _index_sum_lower(k: Any, g: Any, *indices: Any, shape: Shape, dims: Shape) -> Any:

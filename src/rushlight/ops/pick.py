@@ -31,15 +31,34 @@ def pick_lower(k: Any, x: Any, target: Any, dim: int, ignore_index: int) -> Any:
     return k.select(is_ignored, 0, found)
 
 
+def checked_lower(k: Any, g: Any, target: Any, count: int, ignore_index: int) -> Any:
+    return k.checked(g, safe_target(k, target, ignore_index)[0], count, "target")
+
+
+CHECKED = Op(  # g; the flush fails where a target is no class (backward reads no class of x)
+    "class_gradient",
+    attrs=("count", "ignore_index"),
+    type=lambda g, target, count, ignore_index: g,
+    lower=checked_lower,
+    vjp=lambda h, out, g, target, count, ignore_index: (
+        CHECKED(h, target, count=count, ignore_index=ignore_index),
+        None,
+    ),
+)
+
+
+def _pick_vjp(g: Any, out: Any, x: Any, target: Any, dim: int, ignore_index: int) -> Any:
+    count = x.shape[dim]
+    g = CHECKED(g, target, count=count, ignore_index=ignore_index)
+    return PLACE(g, target, dim=dim, count=count, ignore_index=ignore_index), None
+
+
 PICK = Op(  # x at the target's class along dim; 0 where the target is ignore_index
     "pick_class",
     attrs=("dim", "ignore_index"),
     type=lambda x, target, dim, ignore_index: TensorType(target.shape, x.dtype),
     lower=pick_lower,
-    vjp=lambda g, out, x, target, dim, ignore_index: (
-        PLACE(g, target, dim=dim, count=x.shape[dim], ignore_index=ignore_index),
-        None,
-    ),
+    vjp=_pick_vjp,
 )
 
 

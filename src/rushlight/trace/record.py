@@ -76,6 +76,7 @@ class Trace:
         self.nodes: list[Node] = []
         self.accumulators: list[Accumulate] = []
         self.mutated: list[tuple[weakref.ref[Storage], weakref.ref[Value], int]] = []
+        self.replaced: list[tuple[weakref.ref[Storage], TensorType, int]] = []  # pending values
         self.is_pure = True
         self.windows: dict[Any, tuple[Value, View | None]] = {}
         self.must_flush = False  # the step being recorded reads memory that may change
@@ -637,6 +638,8 @@ def write_storage(trace: Trace, storage: Storage, value: Value) -> None:
         if old.epoch != trace.epoch:  # overwritten without having been read
             trace.join(old)
         trace.mutated.append((weakref.ref(storage), weakref.ref(old), old.position))
+    elif old.epoch == trace.epoch:
+        trace.replaced.append((weakref.ref(storage), old.type, old.position))
     storage.value = value
     storage.version += 1
 

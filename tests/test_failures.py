@@ -1,0 +1,176 @@
+"""A step that fails in a flush: what is raised, and that nothing else is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+import rushlight as torch
+from rushlight.nn import functional as F
+
+
+def _bad(at: int = 9):
+    """A pending 0-d tensor that cannot be computed."""
+    return F.embedding(torch.tensor([0, at]), torch.ones(3, 2)).sum()
+
+
+def _fail(tensor) -> None:
+    with pytest.raises(IndexError, match="embedding"):
+        tensor.tolist()
+
+
+# -- the message
+
+
+def test_the_value_the_size_and_the_place_are_named():
+    rows = torch.arange(4).reshape(2, 2) + torch.tensor([[0, 0], [74, 0]])
+    found = F.embedding(rows, torch.ones(5, 2))
+    with pytest.raises(IndexError, match=r"embedding 76 at \[1, 0\] is not within the size 5"):
+        found.sum().item()
+
+
+def test_an_index_from_the_end_is_named_as_it_was_given():
+    x = torch.arange(3)
+    with pytest.raises(IndexError, match=r"index -5 at \[1\] is not within the size 3"):
+        x[torch.tensor([-3, -5]) * 1].tolist()
+
+
+def test_a_computed_index_is_named():
+    x = torch.arange(3)
+    with pytest.raises(IndexError, match=r"index 3 at \[1\].*test_failures"):
+        x[torch.arange(3) * 3].tolist()
+
+
+# -- integer division
+
+
+DIVISIONS = {
+    "floor_divide": lambda a, b: a // b,
+    "remainder": lambda a, b: a % b,
+    "fmod": torch.fmod,
+    "div trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "div floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "in place": lambda a, b: a.clone().floor_divide_(b),
+    "reflected": lambda a, b: 7 // b,
+}
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8])
+def test_a_zero_among_integer_divisors_raises(name, dtype):
+    a = torch.arange(40, dtype=dtype).reshape(2, 20)
+    b = torch.arange(1, 21, dtype=dtype)
+    expected = DIVISIONS[name](a, b).tolist()
+    kept = a + 1
+    bad = DIVISIONS[name](a, torch.where(b == 7, 0, b))
+    with pytest.raises(RuntimeError, match=r"ZeroDivisionError.*test_failures"):
+        bad.sum().item()
+    assert kept.tolist()[0][:3] == [1, 2, 3]
+    assert DIVISIONS[name](a, b).tolist() == expected
+
+
+def test_floats_and_empty_tensors_divide_by_zero():
+    assert (torch.tensor([1.0]) // torch.tensor([0.0])).tolist() == [float("inf")]
+    assert (torch.zeros(0, dtype=torch.int64) // torch.tensor(0)).tolist() == []
+
+
+# -- what is left
+
+
+def test_a_tensor_that_was_never_computed_keeps_its_value():
+    x = torch.arange(3) * 2
+    x.add_(1)
+    x.add_(_bad().long())
+    x.mul_(5)
+    _fail(x + 0)
+    assert x.tolist() == [1, 3, 5]
+    assert (x * 2).tolist() == [2, 6, 10]
+
+
+def test_a_tensor_in_memory_keeps_the_writes_before_the_failure():
+    x, y = torch.zeros(3), torch.zeros(3)
+    assert x.sum().item() == y.sum().item() == 0.0  # both are in memory
+    x.add_(1)
+    y.add_(1)
+    x.mul_(_bad())
+    y.mul_(3)  # never reached by a program that stops at its first error
+    _fail(x * 2)
+    assert x.tolist() == [1.0, 1.0, 1.0]
+    assert y.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_view_written_before_the_failure_is_kept():
+    x = torch.zeros(2, 2)
+    x[0] = 4.0
+    x[1] = _bad()
+    _fail(x.sum())
+    assert x.tolist() == [[4.0, 4.0], [0.0, 0.0]]
+
+
+def test_results_that_do_not_depend_on_the_failure_are_computed():
+    before = torch.arange(3) * 2
+    bad = _bad()
+    after = torch.arange(3) * 3
+    depending = after + bad
+    _fail(bad)
+    assert before.tolist() == [0, 2, 4]
+    assert after.tolist() == [0, 3, 6]
+    for _ in range(2):
+        _fail(depending)
+
+
+def test_several_failures_leave_what_came_before_the_first():
+    x = torch.zeros(3)
+    x.add_(1)
+    first = _bad(5)
+    x.add_(1)
+    second = torch.ones(3, dtype=torch.int64) // (torch.arange(3) * 0)
+    x.add_(1)
+    with pytest.raises((IndexError, RuntimeError)):
+        x.sum().item()
+    assert x.tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises((IndexError, RuntimeError)):
+        first.item()
+    with pytest.raises((IndexError, RuntimeError)):
+        second.tolist()
+
+
+def test_a_tensor_saved_for_backward_and_then_written_is_kept():
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+    y = x * 1
+    z = y * y
+    y.add_(1)
+    y.mul_(_bad())
+    with pytest.raises(IndexError):
+        y.tolist()
+    assert y.tolist() == [3.0, 4.0]
+    z.sum().backward()
+    assert x.grad.tolist() == [4.0, 6.0]
+
+
+def test_running_statistics_seen_before_the_failure_are_kept():
+    norm = torch.nn.BatchNorm1d(2, momentum=1.0)
+    norm(torch.tensor([[1.0, 2.0], [3.0, 6.0]])).mul_(_bad())
+    with pytest.raises(IndexError):
+        torch.ones(1).mul(_bad()).item()
+    assert norm.running_mean.tolist() == [2.0, 4.0]
+    assert norm.num_batches_tracked.item() == 1
+
+
+def test_a_step_on_a_bad_batch_changes_no_parameter():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(target) -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.ones(2, 4)), target).backward()
+        optimizer.step()
+
+    step(torch.tensor([0, 1]))
+    before = [p.tolist() for p in model.parameters()]
+    with pytest.raises(IndexError, match="target"):
+        step(torch.tensor([0, 3]) * 1)
+        model.weight.sum().item()
+    assert [p.tolist() for p in model.parameters()] == before
+    step(torch.tensor([0, 1]))
+    assert [p.tolist() for p in model.parameters()] != before
