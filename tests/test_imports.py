@@ -36,6 +36,7 @@ ROOMS = [
     "codegen",
     "runtime",
     "compiled",
+    "failures",
     "pipeline",
     "native",
     "tensor",

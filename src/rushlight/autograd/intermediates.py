@@ -19,7 +19,7 @@ from rushlight.autograd import engine
 from rushlight.ops.movement import AS_STRIDED
 from rushlight.ops.registry import Op, TensorType
 from rushlight.tensor import Tensor
-from rushlight.trace.record import Trace, local
+from rushlight.trace.record import Trace, local, recording
 from rushlight.trace.tape import Node, Saved
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Value
@@ -89,7 +89,8 @@ class History:
             if value.buffer is not None and value.buffer.is_shared:
                 self.is_whole = False  # ops read copies of it: it has no one position
             elif value.buffer is not None and value.epoch != trace.epoch:
-                trace.join(value)  # nothing read it, but a view of it may have been kept
+                with recording:
+                    trace.join(value)  # nothing read it, but a view of it may have been kept
             if value.epoch == trace.epoch:
                 self.sources.setdefault((value.position, view), source)
                 self.positions.add(value.position)
@@ -118,11 +119,13 @@ class History:
     def attach(self, states: Sequence[Saved]) -> list[Tensor]:
         """A handle with history for each intermediate, given as it was when it was kept."""
         made = [engine.restore(state) for state in states]
+        sources: Sequence[Source | tuple[None, int]]
         if not self.is_whole or local.trace.epoch != self.epoch:
             sources = [self.forgotten(state) for state in states]
         else:
             places = [(value.position, view) for value, view, _, _ in states]  # type: ignore[union-attr]
-            sources = _Derivation(self).sources_of(places)
+            with recording:
+                sources = _Derivation(self).sources_of(places)
         for tensor, source in zip(made, sources, strict=True):
             tensor._node, tensor._output = source
         return made
@@ -250,9 +253,7 @@ class Kept:
     def _is_intermediate(self, t: Tensor) -> bool:
         is_smooth = t.dtype.is_floating_point or t.dtype.is_complex
         is_constant = not is_smooth or current_node(t) is not None
-        return not is_constant and self.history.explains(
-            t._storage.value, t._base is not None
-        )
+        return not is_constant and self.history.explains(t._storage.value, t._base is not None)
 
     @contextlib.contextmanager
     def with_history(self, ctx: Any) -> Iterator[None]:

@@ -38,6 +38,7 @@ def own_view(x: Any) -> View:
 
 # -- writes and embeddings: the transposes of views
 
+
 def _write_vjp(g: Any, out: Any, base: Any, source: Any, view: View) -> Any:
     named = {"shape": view.shape, "strides": view.strides, "offset": view.offset}
     g = in_order(g)
