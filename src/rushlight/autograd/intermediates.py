@@ -18,8 +18,7 @@ from rushlight import errors, tree
 from rushlight.autograd import engine
 from rushlight.ops.movement import AS_STRIDED
 from rushlight.ops.registry import Op, TensorType
-from rushlight.tensor import Tensor
-from rushlight.trace.record import Trace, local, recording
+from rushlight.trace.record import Trace, hooks, local, recording
 from rushlight.trace.tape import Node, Saved
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Value
@@ -54,7 +53,7 @@ class Forward:
         self.inputs = [
             (a._storage.value, a._view, (node, a._output))
             for a in args
-            if isinstance(a, Tensor) and (node := current_node(a)) is not None
+            if isinstance(a, hooks.tensor_class) and (node := current_node(a)) is not None
         ]
         self.flushed: weakref.WeakSet[Value] = weakref.WeakSet()
 
@@ -116,7 +115,7 @@ class History:
                 found.update(range(step.first, step.next))
         return found
 
-    def attach(self, states: Sequence[Saved]) -> list[Tensor]:
+    def attach(self, states: Sequence[Saved]) -> list[Any]:
         """A handle with history for each intermediate, given as it was when it was kept."""
         made = [engine.restore(state) for state in states]
         sources: Sequence[Source | tuple[None, int]]
@@ -239,7 +238,7 @@ class Kept:
             id(t): _state(t)
             for value in vars(ctx).values()
             for t in tree.flatten(value)[0]
-            if isinstance(t, Tensor) and self._is_intermediate(t)
+            if isinstance(t, hooks.tensor_class) and self._is_intermediate(t)
         }
         self.saved = [
             i
@@ -250,7 +249,7 @@ class Kept:
     def __bool__(self) -> bool:
         return bool(self.on_ctx or self.saved)
 
-    def _is_intermediate(self, t: Tensor) -> bool:
+    def _is_intermediate(self, t: Any) -> bool:
         is_smooth = t.dtype.is_floating_point or t.dtype.is_complex
         is_constant = not is_smooth or current_node(t) is not None
         return not is_constant and self.history.explains(t._storage.value, t._base is not None)
@@ -278,5 +277,5 @@ class Kept:
             vars(ctx).update(replaced)
 
 
-def _state(t: Tensor) -> Saved:
+def _state(t: Any) -> Saved:
     return t._storage.value, t._view, t._shape, t.dtype
