@@ -10,7 +10,7 @@ from rushlight.nn import functional as F
 
 def _bad(at: int = 9):
     """A pending 0-d tensor that cannot be computed."""
-    return F.embedding(torch.tensor([0, at]), torch.ones(3, 2)).sum()
+    return F.embedding(torch.tensor([0, at]) * 1, torch.ones(3, 2)).sum()
 
 
 def _fail(tensor) -> None:
@@ -24,7 +24,7 @@ def _fail(tensor) -> None:
 def test_the_value_the_size_and_the_place_are_named():
     rows = torch.arange(4).reshape(2, 2) + torch.tensor([[0, 0], [74, 0]])
     found = F.embedding(rows, torch.ones(5, 2))
-    with pytest.raises(IndexError, match=r"embedding 76 at \[1, 0\] is not within the size 5"):
+    with pytest.raises(IndexError, match=r"embedding.*index 76 at \[1, 0\] is not within the size 5"):
         found.sum().item()
 
 
@@ -38,6 +38,28 @@ def test_a_computed_index_is_named():
     x = torch.arange(3)
     with pytest.raises(IndexError, match=r"index 3 at \[1\].*test_failures"):
         x[torch.arange(3) * 3].tolist()
+
+
+def test_what_is_in_memory_is_looked_at_when_the_op_is_called():
+    with pytest.raises(IndexError, match=r"embedding.*index 77 at \[1\].*size 5"):
+        F.embedding(torch.tensor([0, 77]), torch.ones(5, 2))
+    with pytest.raises(IndexError, match=r"embedding_bag.*index -1 at \[0, 1\]"):
+        F.embedding_bag(torch.tensor([[0, -1]]), torch.ones(5, 2))
+
+
+@pytest.mark.parametrize("wait", [False, True])
+@pytest.mark.parametrize("bad", [-4, -1, 3, 255])
+def test_a_target_that_is_no_class_raises(bad, wait):
+    logits = torch.zeros(2, 3, requires_grad=True)
+    target = torch.tensor([1, bad])
+    kept = torch.arange(2) + 1
+    with pytest.raises(IndexError, match=rf"target {bad} at \[1\] is not within the size 3"):
+        loss = F.cross_entropy(logits, target * 1 if wait else target, ignore_index=-100)
+        loss.backward()
+        logits.grad.tolist()
+    assert kept.tolist() == [1, 2]
+    ignored = F.cross_entropy(logits, target, ignore_index=bad, reduction="none")
+    assert ignored.tolist() == [pytest.approx(1.0986123), 0.0]
 
 
 # -- integer division

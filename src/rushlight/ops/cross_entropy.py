@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors
+from rushlight.ops.bounds import check_known
 from rushlight.ops.elementwise import CAST, WHERE
 from rushlight.ops.pick import PICK, safe_target
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
@@ -40,7 +41,7 @@ def reduction_of(reduction: str, size_average: Any, reduce: Any) -> str:
     return reduction
 
 
-def _check_target(op: str, x: Any, target: Any, dim: int) -> None:
+def _check_target(op: str, x: Any, target: Any, dim: int, ignore_index: int) -> None:
     if target.dtype not in (dt.int64, dt.int32, dt.uint8):
         raise RuntimeError(f"{op}: expected scalar type Long but found {target.dtype!r}")
     if tuple(x.shape[:dim]) + tuple(x.shape[dim + 1 :]) != tuple(target.shape):
@@ -54,6 +55,7 @@ def _check_target(op: str, x: Any, target: Any, dim: int) -> None:
             f"input "
             f"of size {list(x.shape)}, got {list(target.shape)}"
         )
+    check_known(op, "target", target, x.shape[dim], ignored=ignore_index)
 
 
 def _check_weight(op: str, weight: Any, classes: int) -> None:
@@ -115,7 +117,7 @@ def nll_loss(
     if input.ndim == 0:
         raise ValueError("Expected 1 or more dimensions (got 0)")
     dim = 1 if input.ndim > 1 else 0
-    _check_target("nll_loss", input, target, dim)
+    _check_target("nll_loss", input, target, dim, ignore_index)
     _check_weight("nll_loss", weight, input.shape[dim])
     return _class_loss(input, target, weight, ignore_index, reduction, 0.0)
 
@@ -153,7 +155,7 @@ def cross_entropy(
     if target.dtype.is_floating_point:
         loss = _probability_loss(logs, target, weight, reduction, label_smoothing, dim)
     else:
-        _check_target("cross_entropy", input, target, dim)
+        _check_target("cross_entropy", input, target, dim, ignore_index)
         loss = _class_loss(logs, target, weight, ignore_index, reduction, label_smoothing)
     return CAST(loss, dtype=input.dtype) if is_half else loss
 

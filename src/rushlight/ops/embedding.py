@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight.config import gradients_off
+from rushlight.ops.bounds import check_known
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.views import View
@@ -23,7 +24,7 @@ def _rows(k: Any, index: Any) -> Any:
 def embedding_lower(k: Any, weight: Any, index: Any) -> Any:
     count, width = weight.shape
     view = _row_view(index.shape, width)
-    return k.gather(weight, view, [(_rows(k, index), width, count)], "embedding")
+    return k.gather(weight, view, [(_rows(k, index), width, count)], "index")
 
 
 EMBEDDING = Op(
@@ -46,7 +47,7 @@ def embedding_grad_lower(k: Any, g: Any, index: Any, count: int, padding_idx: in
     base = k.full((count, width), 0, wide.dtype)
     view = _row_view(index.shape, width)
     return k.cast(
-        k.scatter("add", base, wide, view, [(rows, width, count)], "embedding"), g.dtype
+        k.scatter("add", base, wide, view, [(rows, width, count)], "index"), g.dtype
     )
 
 
@@ -141,6 +142,7 @@ def embedding_function(
     check_indices("embedding", input)
     if weight.ndim != 2:
         raise RuntimeError(f"embedding: 'weight' must be 2-D, got shape {list(weight.shape)}")
+    check_known("embedding", "index", input, weight.shape[0])
     padding = checked_padding(padding_idx, weight.shape[0])
     if max_norm is not None:
         renormalise(weight, input, float(max_norm), float(norm_type))
@@ -238,6 +240,7 @@ def embedding_bag(
     if weight.dtype is dt.int64 and input.dtype.is_floating_point:
         input, weight = weight, input  # the argument order of old programs
     _checked_bags(input, weight, offsets, per_sample_weights, mode)
+    check_known("embedding_bag", "index", input, weight.shape[0])
     padding = checked_padding(padding_idx, weight.shape[0])
     if max_norm is not None:
         renormalise(weight, input, float(max_norm), float(norm_type))

@@ -1,0 +1,30 @@
+"""Indices that are looked at when an op is called, because they are in memory already.
+
+Kernels find every index out of range, at the flush. One that can be seen at once raises on the
+user's line.
+"""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors
+
+import numpy as np
+
+from rushlight import errors
+
+MANY = 1 << 16  # more take longer to look at than an op takes to record
+
+
+def check_known(
+    op: str, name: str, index: Any, size: int, *, ignored: int | None = None
+) -> None:
+    """Raise where an index in memory is not within `size` (and is not `ignored`)."""
+    if index._storage.value.buffer is None or not 0 < index.numel() <= MANY:
+        return
+    numbers = index._numbers()
+    if numbers.min() >= 0 and numbers.max() < size:
+        return
+    places = np.argwhere(((numbers < 0) | (numbers >= size)) & (numbers != ignored))
+    if len(places):
+        place = tuple(int(i) for i in places[0])
+        raise errors.index_out_of_range(op, "", "", (name, int(numbers[place]), size, place))
