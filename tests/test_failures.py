@@ -24,7 +24,9 @@ def _fail(tensor) -> None:
 def test_the_value_the_size_and_the_place_are_named():
     rows = torch.arange(4).reshape(2, 2) + torch.tensor([[0, 0], [74, 0]])
     found = F.embedding(rows, torch.ones(5, 2))
-    with pytest.raises(IndexError, match=r"embedding.*index 76 at \[1, 0\] is not within the size 5"):
+    with pytest.raises(
+        IndexError, match=r"embedding.*index 76 at \[1, 0\] is not within the size 5"
+    ):
         found.sum().item()
 
 

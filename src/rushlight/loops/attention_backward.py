@@ -79,6 +79,11 @@ def backward_kernel(dtype: str, target: str, causal: bool, mask: str | None) -> 
     parts = [
         emit_product(f"{name}_scores", arithmetic, shape, "set"),
         emit_product(f"{name}_add", arithmetic, tiles, "add"),
+        *(
+            [emit_product(f"{name}_chosen", arithmetic, tiles, "add", zeros="a")]
+            if entry.may_block
+            else []
+        ),
         emit_read_laned(f"{name}_laned", arithmetic, dtype),
         emit_read_natural(f"{name}_rows", arithmetic, dtype),
         emit_write_natural(f"{name}_write", arithmetic, dtype),
@@ -94,23 +99,53 @@ def backward_kernel(dtype: str, target: str, causal: bool, mask: str | None) -> 
 class _BackwardEntry(Entry):
     """Writes the entry function, a stage at a time."""
 
+    product = "add"  # the function that adds to gradients
+
     def text(self) -> str:
         w, v = self.w, self.v
         key_heads = w.div(v["heads"], v["group"])
         with w.loop("%end", start="%begin") as task:
             batch, key_head = w.div(task.index, key_heads), w.rem(task.index, key_heads)
-            self._clear("grad_keys", "keys", "wide")
-            self._clear("grad_values", "keys", "value_wide")
-            with w.loop(v["group"]) as member:
-                head = w.add(w.mul(key_head, v["group"]), member.index)
-                self._read_queries(batch, head)
-                self._clear("grad_queries", "queries", "wide")
-                with w.loop(v["keys"], step=KEY_TILE) as step:
-                    self._visit_keys(batch, key_head, head, step.index)
-                self._write("dq", batch, head, "queries", "grad_queries", self.scale)
+            is_broken = self._differentiate(batch, key_head)
+            if self.may_block:
+                with w.when(is_broken):
+                    self.product = "chosen"
+                    self._differentiate(batch, key_head)
+                    self.product = "add"
             self._write("dk", batch, key_head, "keys", "grad_keys", "1.0")
             self._write("dv", batch, key_head, "keys", "grad_values", "1.0")
         return self.finished()
+
+    def _differentiate(self, batch: str, key_head: str) -> str:
+        """Gradients of a head of keys and of its queries; whether some are not finite."""
+        w, v = self.w, self.v
+        self._clear("grad_keys", "keys", "wide")
+        self._clear("grad_values", "keys", "value_wide")
+        with w.loop(v["group"], carried=[("i1", "false")]) as member:
+            head = w.add(w.mul(key_head, v["group"]), member.index)
+            self._read_queries(batch, head)
+            self._clear("grad_queries", "queries", "wide")
+            with w.loop(v["keys"], step=KEY_TILE) as step:
+                self._visit_keys(batch, key_head, head, step.index)
+            found = self._has_broken(("grad_queries", "queries", "wide"))
+            member.next.append(w.either(member.values[0], found))
+            self._write("dq", batch, head, "queries", "grad_queries", self.scale)
+        found = self._has_broken(
+            ("grad_keys", "keys", "wide"), ("grad_values", "keys", "value_wide")
+        )
+        return w.either(member.values[0], found)
+
+    def _has_broken(self, *parts: tuple[str, str, str]) -> str:
+        """Whether some gradients, as (scratch, rows, features), are not finite."""
+        w, found = self.w, "false"
+        if self.may_block and self.product == "add":
+            for part, rows, wide in parts:
+                found = w.either(found, self.is_broken(part, self._extent(rows, wide)))
+        return found
+
+    def _extent(self, rows: str, wide: str) -> str:
+        """The size of a scratch array of whole tiles."""
+        return self.w.mul(self.w.round_up(self.v[rows], KEY_TILE), self.v[wide])
 
     def _part(self, part: str, position: str, wide: str) -> str:
         """The rows from `position` on of a scratch array.
@@ -121,8 +156,7 @@ class _BackwardEntry(Entry):
 
     def _clear(self, part: str, rows: str, wide: str) -> None:
         w = self.w
-        size = w.mul(w.round_up(self.v[rows], KEY_TILE), self.v[wide])
-        with w.loop(size, step=LANES) as place:
+        with w.loop(self._extent(rows, wide), step=LANES) as place:
             w.store("zeroinitializer", w.at(self.tile[part], place.index))
 
     def _write(
@@ -266,7 +300,13 @@ class _BackwardEntry(Entry):
         width = self.v[wide]
         columns = self.w.div(width, LANES)
         self.call(
-            "add", PRODUCT, b_row=width, c_row=width, factor="null", cols=columns, **values
+            self.product,
+            PRODUCT,
+            b_row=width,
+            c_row=width,
+            factor="null",
+            cols=columns,
+            **values,
         )
 
     @contextmanager
@@ -317,7 +357,9 @@ def _emit_deltas(name: str, arithmetic: Arithmetic) -> str:
 
 
 def _emit_slopes(name: str, arithmetic: Arithmetic) -> str:
-    """Scores become weights; weights' gradients, in `slopes`, become scores' gradients."""
+    """Scores become weights; weights' gradients, in `slopes`, become scores' gradients, 0 where
+    the weight is.
+    """
     w = Writer(arithmetic)
     places = [str(v * LANES) for v in range(VECTORS)]
     levels = [w.load(w.at("%levels", place)) for place in places]
@@ -329,5 +371,7 @@ def _emit_slopes(name: str, arithmetic: Arithmetic) -> str:
             weight = emit_weight(w, w.binary("fsub", w.load(w.at(scores, place)), level))
             w.store(weight, w.at(scores, place))
             slope = w.binary("fsub", w.load(w.at(slopes, place)), delta)
-            w.store(w.binary("fmul", weight, slope), w.at(slopes, place))
+            nothing = w.compare("oeq", weight, "zeroinitializer")
+            scaled = w.binary("fmul", weight, slope)
+            w.store(w.choose(nothing, "zeroinitializer", scaled), w.at(slopes, place))
     return SLOPES.write(name, w)

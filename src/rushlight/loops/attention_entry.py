@@ -12,7 +12,7 @@ from rushlight.loops.attention_tiles import (
     emit_add_mask,
     emit_block_later,
 )
-from rushlight.loops.attention_writer import STORAGE, Routine, Writer, arithmetic_of
+from rushlight.loops.attention_writer import LANES, STORAGE, Routine, Writer, arithmetic_of
 
 AXES = ("b", "h", "t", "d")
 
@@ -159,6 +159,26 @@ class Entry:
                     query=query,
                     key=key,
                 )
+
+    @property
+    def may_block(self) -> bool:
+        """Whether some pairs of queries and keys take no part."""
+        return self.causal or self.mask is not None
+
+    def is_broken(self, part: str, size: str) -> str:
+        """Whether a part of scratch (a whole number of vectors) holds inf or nan.
+
+        Note: blocked numbers. The weight of a blocked pair is 0, which times inf or nan is nan.
+        To choose at every element would be slow; so products are made the quick way, and only
+        if something in the result is not finite, made again by choosing.
+        """
+        w = self.w
+        nothing = [(w.arithmetic.vector, "zeroinitializer")]
+        with w.loop(size, step=LANES, carried=nothing) as place:
+            value = w.load(w.at(self.tile[part], place.index))
+            place.next.append(w.fma(value, "zeroinitializer", place.values[0]))
+        total = w.sum_in_halves(place.values[0])
+        return w.let(f"fcmp uno {w.arithmetic.scalar} {total}, {total}")
 
     def blocking_functions(self) -> list[str]:
         """The texts of the functions that `block` calls."""

@@ -60,6 +60,11 @@ def forward_kernel(
     parts = [
         emit_product(f"{name}_scores", arithmetic, shape, "set"),
         emit_product(f"{name}_sums", arithmetic, shape, "rescale"),
+        *(
+            [emit_product(f"{name}_chosen", arithmetic, shape, "rescale", zeros="b")]
+            if entry.may_block
+            else []
+        ),
         emit_read_laned(f"{name}_laned", arithmetic, dtype),
         emit_read_natural(f"{name}_rows", arithmetic, dtype),
         emit_write_laned(f"{name}_write", arithmetic, dtype),
@@ -87,6 +92,7 @@ class _ForwardEntry(Entry):
             scratch=FORWARD_SCRATCH,
         )
         self.vectors, self.lanes = vectors, vectors * LANES
+        self.product = "sums"  # the function that adds weighted values
 
     def text(self) -> str:
         w, v = self.w, self.v
@@ -105,14 +111,36 @@ class _ForwardEntry(Entry):
             query = w.add(v["first"], w.mul(tile, self.lanes))
             rows = w.least(w.sub(v["queries"], query), self.lanes)
             last = w.least(v["keys"], w.add(query, rows)) if self.causal else v["keys"]
-            self._start(batch, head, query, rows)
-            with w.loop(last, step=KEY_TILE) as step:
-                self._copy_keys(batch, key_head, step.index, ready)
-                count = w.least(w.sub(last, step.index), KEY_TILE)
-                self._visit_keys(batch, head, query, step.index, rows, count)
+            place = (batch, head, key_head, query, rows, last)
+            self._attend(*place, ready)
+            ready = w.most(ready, w.round_up(last, KEY_TILE))
+            if self.may_block:
+                size = w.mul(w.round_up(v["value_width"], 8), self.lanes)
+                with w.when(self.is_broken("sums", size)):
+                    self.product = "chosen"
+                    self._attend(*place, ready)
+                    self.product = "sums"
             self._finish(batch, head, row, query, rows)
-            task.next += [key_row, w.most(ready, w.round_up(last, KEY_TILE))]
+            task.next += [key_row, ready]
         return self.finished()
+
+    def _attend(
+        self,
+        batch: str,
+        head: str,
+        key_head: str,
+        query: str,
+        rows: str,
+        last: str,
+        ready: str,
+    ) -> None:
+        """Sums, peaks and totals of a tile of queries over the keys up to `last`."""
+        w = self.w
+        self._start(batch, head, query, rows)
+        with w.loop(last, step=KEY_TILE) as step:
+            self._copy_keys(batch, key_head, step.index, ready)
+            count = w.least(w.sub(last, step.index), KEY_TILE)
+            self._visit_keys(batch, head, query, step.index, rows, count)
 
     def _start(self, batch: str, head: str, query: str, rows: str) -> None:
         """Read the queries; nothing seen yet: no peak, no total, no sums."""
@@ -205,7 +233,7 @@ class _ForwardEntry(Entry):
 
         def multiply(lane: str, vectors: int, seen: str) -> None:
             self.call(
-                "sums",
+                self.product,
                 PRODUCT,
                 a=values,
                 a_row=1,

@@ -49,12 +49,13 @@ def register_tiles(arithmetic: Arithmetic, target: str) -> dict[int, int]:
 
 
 def emit_product(
-    name: str, arithmetic: Arithmetic, tiles: Mapping[int, int], finish: str
+    name: str, arithmetic: Arithmetic, tiles: Mapping[int, int], finish: str, zeros: str = ""
 ) -> str:
     """C = A B ('set'), C + A B ('add') or C scaled by column + A B ('rescale').
 
     A is read by element, at any two strides; B and C are rows of vectors. Every element of A B
-    is one chain of multiply-adds in order of depth from zero, whatever the tile.
+    is one chain of multiply-adds in order of depth from zero, whatever the tile. `zeros` names
+    the side, 'a' or 'b', whose zeros make nothing even of inf and nan on the other side.
     """
     w = Writer(arithmetic)
     column = "0"
@@ -64,13 +65,22 @@ def emit_product(
             first = w.mul(columns.index, LANES)
             b, c, factor = w.at("%b", first), w.at("%c", first), w.at("%factor", first)
             with w.loop("%rows", step=tiles[across]) as rows:
-                _emit_panel(w, rows.index, b, c, factor, tiles[across], across, finish)
+                shape = tiles[across], across
+                _emit_panel(w, rows.index, b, c, factor, *shape, finish, zeros)
         column = columns.index
     return PRODUCT.write(name, w)
 
 
 def _emit_panel(
-    w: Writer, row: str, b: str, c: str, factor: str, down: int, across: int, finish: str
+    w: Writer,
+    row: str,
+    b: str,
+    c: str,
+    factor: str,
+    down: int,
+    across: int,
+    finish: str,
+    zeros: str,
 ) -> None:
     """One register tile of a product: `down` rows by `across` vectors."""
     vector = w.arithmetic.vector
@@ -83,7 +93,11 @@ def _emit_panel(
             one = w.load_one(w.at(a_rows[r], a_step))
             spread = w.splat(one)
             for v in range(across):
-                depth.next.append(w.fma(spread, across_b[v], depth.values[r * across + v]))
+                x, y = spread, across_b[v]
+                if zeros:
+                    nothing = w.compare("oeq", x if zeros == "a" else y, "zeroinitializer")
+                    x, y = (w.choose(nothing, "zeroinitializer", z) for z in (x, y))
+                depth.next.append(w.fma(x, y, depth.values[r * across + v]))
     for (r, v), total in zip(grid, depth.values, strict=True):
         place = w.at(w.at(c, w.mul(w.add(row, r), "%c_row")), str(v * LANES))
         if finish == "add":
@@ -144,24 +158,34 @@ def emit_read_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
 
 
 def emit_add_mask(name: str, arithmetic: Arithmetic, dtype: str) -> str:
-    """Add a strided mask, a row for each query, to a laned tile of scores."""
+    """Add a strided mask, a row for each query, to a laned tile of scores.
+
+    Where the mask is -inf the score is too, even if it was not a number.
+    """
     w = Writer(arithmetic)
+    blocked = w.number(-math.inf)
+
+    def add(value: str, place: str) -> None:
+        total = w.binary("fadd", w.load(place), value)
+        w.store(w.choose(w.compare("oeq", value, blocked), blocked, total), place)
 
     def put_block(values: list[str], places: list[str]) -> None:
         for value, place in zip(values, places, strict=True):
-            w.store(w.binary("fadd", w.load(place), value), place)
+            add(value, place)
 
     def put_one(value: str, place: str) -> None:
-        old = w.load_one(place)
-        w.store_one(w.let(f"fadd {arithmetic.scalar} {old}, {value}"), place)
+        scalar, nothing = arithmetic.scalar, w.one(-math.inf)
+        total = w.let(f"fadd {scalar} {w.load_one(place)}, {value}")
+        is_blocked = w.let(f"fcmp oeq {scalar} {value}, {nothing}")
+        chosen = w.let(f"select i1 {is_blocked}, {scalar} {nothing}, {scalar} {total}")
+        w.store_one(chosen, place)
 
     shared = w.test("eq", "%row", 0)
     with w.when(shared), w.loop("%cols") as col:
         value = w.load_as(dtype, w.at("%source", w.mul(col.index, "%col"), STORAGE[dtype]), 1)
         spread = w.splat(value)
         with w.loop("%lanes", step=LANES) as lane:
-            place = w.at(w.at("%tile", w.mul(col.index, "%lanes")), lane.index)
-            w.store(w.binary("fadd", w.load(place), spread), place)
+            add(spread, w.at(w.at("%tile", w.mul(col.index, "%lanes")), lane.index))
     own = w.negate(shared)
     with w.when(own), w.loop("%rows", step=LANES) as lane, w.loop("%cols", step=LANES) as col:
         _emit_laned_block(w, dtype, lane.index, col.index, put_block, put_one)

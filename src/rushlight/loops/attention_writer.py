@@ -191,6 +191,9 @@ class Writer:
     def both(self, a: str, b: str) -> str:
         return self.let(f"and i1 {a}, {b}")
 
+    def either(self, a: str, b: str) -> str:
+        return self.let(f"or i1 {a}, {b}")
+
     def negate(self, a: str) -> str:
         return self.let(f"xor i1 {a}, true")
 
@@ -298,6 +301,10 @@ class Writer:
     def number(self, value: float) -> str:
         """A constant in every lane, as an operand."""
         return f"splat ({self.arithmetic.scalar} {_hexadecimal(value)})"
+
+    def one(self, value: float) -> str:
+        """A constant, as an operand of a scalar instruction."""
+        return _hexadecimal(value)
 
     def binary(self, instruction: str, a: str, b: str) -> str:
         return self.let(f"{instruction} {self.arithmetic.vector} {a}, {b}")

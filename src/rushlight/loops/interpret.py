@@ -270,7 +270,8 @@ def _scores(node: Node, q: Array, key: Array, mask: tuple[Array, ...]) -> Array:
         rows, columns = scores.shape[-2:]
         scores = np.where(np.tri(rows, columns, dtype=bool), scores, -np.inf)
     for m in mask:
-        scores = np.where(m, scores, -np.inf) if m.dtype.kind == "b" else scores + m
+        is_blocked = ~m if m.dtype.kind == "b" else np.isneginf(m)
+        scores = np.where(is_blocked, -np.inf, scores if m.dtype.kind == "b" else scores + m)
     return scores  # type: ignore[no-any-return]
 
 
@@ -280,7 +281,7 @@ def _attention(node: Node, q: Array, key: Array, value: Array, *mask: Array) -> 
     top = np.where(np.isneginf(top), 0, top)
     weights = np.exp(scores - top)
     total = weights.sum(-1, keepdims=True)
-    out = weights / np.where(total == 0, 1, total) @ value.astype(np.float64)
+    out = _weighted(weights / np.where(total == 0, 1, total), value.astype(np.float64))
     return _rounded(node, [out, (top + np.log(total))[..., 0]])
 
 
@@ -290,13 +291,26 @@ def _attention_grad(node: Node, *operands: Array) -> list[Array]:
     )
     lost = np.where(np.isneginf(sums), 0, sums)[..., None]
     weights = np.exp(_scores(node, q, key, tuple(mask)) - lost)
-    slopes = (
-        weights
-        * (g @ value.swapaxes(-1, -2) - (g * out).sum(-1, keepdims=True))
-        * node.attrs[0]
-    )
+    slopes = g @ value.swapaxes(-1, -2) - (g * out).sum(-1, keepdims=True)
+    slopes = np.where(weights == 0, 0, weights * slopes * node.attrs[0])
     turned = slopes.swapaxes(-1, -2)
-    return _rounded(node, [slopes @ key, turned @ q, weights.swapaxes(-1, -2) @ g])
+    grads = [
+        _weighted(slopes, key),
+        _weighted(turned, q),
+        _weighted(weights.swapaxes(-1, -2), g),
+    ]
+    return _rounded(node, grads)
+
+
+def _weighted(weights: Array, values: Array) -> Array:
+    """weights @ values, where a weight of zero makes nothing even of inf and nan."""
+    is_finite = np.isfinite(values)
+    total = weights @ np.where(is_finite, values, 0)
+    if is_finite.all():
+        return total
+    skipped = (weights[..., None] == 0) | is_finite[..., None, :, :]
+    each = weights[..., None] * values[..., None, :, :]
+    return total + np.where(skipped, 0, each).sum(-2)  # type: ignore[no-any-return]
 
 
 def _rounded(node: Node, arrays: Sequence[Array]) -> list[Array]:

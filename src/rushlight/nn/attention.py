@@ -11,6 +11,7 @@ from rushlight.nn import init
 from rushlight.nn.linear import NonDynamicallyQuantizableLinear
 from rushlight.nn.module import Module
 from rushlight.nn.parameter import Parameter
+from rushlight.ops.attention import attend
 from rushlight.tensor import Tensor
 
 
@@ -125,7 +126,8 @@ class MultiheadAttention(Module):
         dropout = self.dropout if self.training else 0.0
         weights = None
         if need_weights:
-            out, weights = _attend(q, k, v, mask, dropout)
+            masks, scale = () if mask is None else (mask,), math.sqrt(1.0 / q.size(-1))
+            out, weights = attend(q, k, v, masks, dropout, scale)
         else:
             causal = is_causal and mask is None
             out = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
@@ -237,19 +239,6 @@ class MultiheadAttention(Module):
             return merged, 0 if attn_mask.dim() == 2 else 2
         padding = key_padding_mask.view(batch, 1, 1, length)
         return merged + padding.expand(-1, self.num_heads, -1, -1), 2
-
-
-def _attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float
-) -> tuple[Tensor, Tensor]:
-    """Attention that also returns its weights, (N, heads, L, S)."""
-    scores = (q * math.sqrt(1.0 / q.size(-1))) @ k.transpose(-2, -1)
-    if mask is not None:
-        scores = scores + mask
-    weights = F.softmax(scores, dim=-1)
-    if dropout > 0.0:
-        weights = F.dropout(weights, p=dropout)
-    return weights @ v, weights
 
 
 def _added_mask(mask: Tensor, dtype: Any, name: str) -> Tensor:

@@ -117,9 +117,24 @@ def _masked_scores(
     if is_causal:
         scores = WHERE(_causal(scores.shape[-2], scores.shape[-1]), scores, float("-inf"))
     for mask in masks:
-        is_bool = mask.dtype is dt.bool_
-        scores = WHERE(mask, scores, float("-inf")) if is_bool else scores + mask
+        added = scores if mask.dtype is dt.bool_ else scores + mask
+        scores = WHERE(_allowed(mask), added, float("-inf"))
     return scores
+
+
+def _allowed(mask: Any) -> Any:
+    """Where a mask of either kind lets a pair take part."""
+    return mask if mask.dtype is dt.bool_ else mask != float("-inf")
+
+
+def _seen(key: Any, value: Any, masks: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Zeros for keys and values that no query sees, so that what they hold does not matter."""
+    for mask in masks:
+        if mask.ndim < 2:
+            mask = mask.unsqueeze(0)
+        is_seen = _allowed(mask).any(-2).unsqueeze(-1)
+        key, value = WHERE(is_seen, key, 0), WHERE(is_seen, value, 0)
+    return key, value
 
 
 def _causal(rows: int, columns: int) -> Any:
@@ -141,6 +156,7 @@ def attention_weights(
 def _formula(
     g: Any, q: Any, key: Any, value: Any, masks: tuple[Any, ...], scale: float, is_causal: bool
 ) -> tuple[Any, Any, Any]:
+    key, value = _seen(key, value, masks)
     weights = attention_weights(q, key, masks, scale, is_causal)
     slopes = g.matmul(value.transpose(-2, -1))
     scores = weights * (slopes - (weights * slopes).sum(-1, keepdim=True)) * scale
@@ -214,17 +230,31 @@ def scaled_dot_product_attention(
     mask = () if attn_mask is None else (attn_mask,)
     needs_mask_grad = attn_mask is not None and attn_mask.requires_grad
     if dropout_p > 0 or (needs_mask_grad and config.scopes.grad_enabled):
-        weights = attention_weights(query, key, mask, scale, is_causal)
-        if dropout_p > 0:
-            from rushlight.ops.dropout import dropout  # only when asked for
-
-            weights = dropout(weights, dropout_p)
-        return weights.matmul(value)
+        return attend(query, key, value, mask, dropout_p, scale, is_causal)[0]
     if attn_mask is not None and attn_mask.ndim > query.ndim:
         raise errors.cannot_broadcast(
             "scaled_dot_product_attention", (attn_mask.shape, query.shape), -1
         )
     return ATTENTION(query, key, value, *mask, scale=float(scale), is_causal=bool(is_causal))[0]
+
+
+def attend(
+    query: Any,
+    key: Any,
+    value: Any,
+    masks: tuple[Any, ...],
+    dropout_p: float,
+    scale: float,
+    is_causal: bool = False,
+) -> tuple[Any, Any]:
+    """Attention in plain ops: the result and its weights (after dropout)."""
+    key, value = _seen(key, value, masks)
+    weights = attention_weights(query, key, masks, scale, is_causal)
+    if dropout_p > 0:
+        from rushlight.ops.dropout import dropout  # only when asked for
+
+        weights = dropout(weights, dropout_p)
+    return weights.matmul(value), weights
 
 
 def _grouped(query: Any, x: Any, name: str) -> Any:

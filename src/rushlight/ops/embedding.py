@@ -46,9 +46,7 @@ def embedding_grad_lower(k: Any, g: Any, index: Any, count: int, padding_idx: in
         wide = k.select(k.expand(rows.equals(padding_idx), wide.shape), 0, wide)
     base = k.full((count, width), 0, wide.dtype)
     view = _row_view(index.shape, width)
-    return k.cast(
-        k.scatter("add", base, wide, view, [(rows, width, count)], "index"), g.dtype
-    )
+    return k.cast(k.scatter("add", base, wide, view, [(rows, width, count)], "index"), g.dtype)
 
 
 EMBEDDING_GRAD = Op(  # a table of zeros with every row of g added at its index
