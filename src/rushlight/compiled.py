@@ -7,7 +7,7 @@ leaves, then results.
 from __future__ import annotations
 
 import functools
-import itertools
+import struct
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -128,7 +128,9 @@ class CompiledGraph:
             [n.attrs[0] for n in leaf_nodes] + [q for _, q in sorted(written.items())]
         ))  # fmt: skip
         self.ends = {self.sharing.first_version(h): h for h in self.homes}
-        self.numbers = [n for n in fusion.order if n.op == "scalar"]
+        numbers = [n for n in fusion.order if n.op == "scalar"]
+        self.numbers = sorted(numbers, key=lambda n: n.dtype is not dt.float64)
+        floats = sum(n.dtype is dt.float64 for n in numbers)
         self.place: dict[Node, BufferRef] = {}
         at_leaf = {q: FIRST + i for i, q in enumerate(self.leaves)}
         for node in leaf_nodes:
@@ -162,7 +164,8 @@ class CompiledGraph:
         self.table = self.program.new_table()
         self.errors = np.zeros(max(len(self.checks), 1), np.int64)
         self.cells = np.zeros(max(len(self.numbers), 1), np.int64)
-        self.float_cells = self.cells.view(np.float64)
+        self.packed = struct.Struct(f"={floats}d{len(numbers) - floats}q")
+        self.no_errors = self.errors.tobytes()
         self.table[ERRORS] = self.errors.ctypes.data
         self.table[NUMBERS] = self.cells.ctypes.data
 
@@ -293,11 +296,16 @@ class CompiledGraph:
 
     def _stop_if_failed(self, checks: range) -> None:
         def stop(_: Sequence[int]) -> None:
-            for i in checks:
-                if self.errors[i]:
-                    raise CheckFailed(self.checks[i])
+            if self.errors[checks.start : checks.stop].any():
+                raise CheckFailed(self._failed_checks()[0])
 
         self.items.append(HostCall(stop))
+
+    def _failed_checks(self) -> list[Node]:
+        """The nodes whose checks failed; the next run starts with none."""
+        failed = [self.checks[i] for i in np.flatnonzero(self.errors)]
+        self.errors[:] = 0
+        return failed
 
     def _add_group(self, unit: Unit) -> None:
         if any(_is_complex(r) for r in unit.roots):
@@ -335,7 +343,7 @@ class CompiledGraph:
             interpret._place(flat, root.target)[...] = read
 
     def _number_value(self, node: Node) -> Any:
-        cells = self.float_cells if node.dtype is dt.float64 else self.cells
+        cells = self.cells.view(np.float64) if node.dtype is dt.float64 else self.cells
         return np.asarray(cells[self.numbers.index(node)], node.dtype.compute)
 
     def _place_of(self, node: Node) -> BufferRef:
@@ -470,24 +478,14 @@ class CompiledGraph:
         results in the order of `own`.
         """
         table = self.table
-        at = FIRST
-        for address in itertools.chain(leaf_addresses, own):
-            table[at] = address
-            at += 1
-        for i, number in enumerate(numbers):
-            if self.numbers[i].dtype is dt.float64:
-                self.float_cells[i] = number
-            else:
-                self.cells[i] = number
+        table[FIRST:] = [*leaf_addresses, *own]
+        if numbers:
+            self.packed.pack_into(self.cells, 0, *numbers)
         arena = buffers.Buffer(self.arena) if self.arena else None
         table[ARENA] = arena.address if arena is not None else 0
-        if self.checks:
-            self.errors[:] = 0
         self.program.run(table)  # type: ignore[arg-type]
-        if self.checks and self.errors.any():
-            failed = int(np.flatnonzero(self.errors)[0])
-            node = self.checks[failed]
-            raise CheckFailed(node)
+        if self.checks and self.errors.tobytes() != self.no_errors:
+            raise CheckFailed(self._failed_checks()[0])
 
 
 def _split_view(view: views.View, dims: views.Shape) -> views.View:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import _signal
 import contextlib
 import signal
 import threading
@@ -97,16 +98,21 @@ class _Uninterrupted:
         self.seen = False
         self.handler: Any = None
         if threading.current_thread() is threading.main_thread():
-            self.handler = signal.signal(signal.SIGINT, self._note)
+            self.handler = _set_handler(_INTERRUPT, self._note)
 
     def _note(self, number: int, frame: Any) -> None:
         self.seen = True
 
     def __exit__(self, *exc: object) -> None:
         if self.handler is not None:
-            signal.signal(signal.SIGINT, self.handler)
+            _set_handler(_INTERRUPT, self.handler)
             if self.seen and callable(self.handler):
-                self.handler(signal.SIGINT, None)
+                self.handler(_INTERRUPT, None)
+
+
+# What `signal.signal` wraps: its conversions to enumerations would cost a tenth of a flush.
+_set_handler = _signal.signal
+_INTERRUPT = int(signal.SIGINT)
 
 
 @dataclass(slots=True)
@@ -191,6 +197,16 @@ def copy_value(value: Value) -> Value:
 
 
 hooks.copy_value = copy_value
+
+
+def number_in_memory(number: Any, type: TensorType) -> Value:
+    """A realised 0-d value that holds a Python number."""
+    value = Value(type, buffers.Buffer(type.nbytes))
+    value.buffer.as_numpy(type.dtype.storage, ())[...] = number
+    return value
+
+
+hooks.number_in_memory = number_in_memory
 
 
 def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any  # the API takes numbers, nested lists, arrays
 
@@ -676,6 +678,19 @@ def tensor_of_array(array: Any, kind: dtype) -> Tensor:
         with np.errstate(all="ignore"):
             stored[...] = array
     return make_tensor(Tensor, Storage(value), value.type)
+
+
+def tensor_of_number(number: float, kind: dtype) -> Tensor:
+    """A realised 0-d tensor; quick for what optimizers make at every step."""
+    layout = _LAYOUTS.get(kind)
+    if layout is None:
+        return tensor_of_array(number, kind)
+    value = Value(TensorType((), kind), buffers.Buffer(kind.itemsize))
+    ctypes.memmove(value.buffer.address, layout.pack(number), kind.itemsize)
+    return make_tensor(Tensor, Storage(value), value.type)
+
+
+_LAYOUTS = {dt.float32: struct.Struct("f"), dt.float64: struct.Struct("d")}
 
 
 def tensor(

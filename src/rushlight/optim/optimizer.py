@@ -28,7 +28,7 @@ import numpy as np
 import rushlight as rl
 from rushlight.nn.hooks import RemovableHandle, insert_hook
 from rushlight.nn.module import clear_gradient, type_text
-from rushlight.tensor import Tensor, tensor_of_array
+from rushlight.tensor import Tensor, tensor_of_array, tensor_of_number
 from rushlight.trace import flush
 from rushlight.trace.memo import remembered
 
@@ -503,9 +503,10 @@ def _as_tensors(
     """Numbers as the tensors that `state` shows; one tensor serves a whole batch."""
     tensors = {}
     for name, number in numbers.items():
-        tensor = rl.tensor(number, dtype=dtypes[name] or _number_dtype())
-        if tensor.dtype == rl.float32:
+        kind = dtypes[name] or _number_dtype()
+        if kind is rl.float32:
             number = _FLOAT32.unpack(_FLOAT32.pack(number))[0]  # as after a restart
+        tensor = tensor_of_number(number, kind)
         fresh[id(tensor)] = (tensor, number)
         tensors[name] = tensor
     return tensors

@@ -48,6 +48,7 @@ class Hooks:
     current_node: Callable[[Any], Node | None]
     uninterrupted: Callable[[], contextlib.AbstractContextManager[None]]
     copy_value: Callable[[Value], Value]
+    number_in_memory: Callable[[Any, TensorType], Value]
     make_window: Callable[[Value, View], tuple[Value, View | None]]
 
 
@@ -165,6 +166,12 @@ class Trace:
     def number_position(self, number: Any) -> int:  # hot
         """A Python number takes the next position."""
         kind = _NUMBER_TYPE_OF.get(number.__class__) or _number_type(number)
+        if kind is _INTEGER and not -(1 << 63) <= number < 1 << 63:
+            number = _wrapped(number)
+        elif kind is _COMPLEX:
+            value = hooks.number_in_memory(number, kind)
+            self.join(value)
+            return value.position
         edge = self.edge.children.get(kind)
         if edge is None:
             edge = self.step(kind, "number", self.edge.next + 1)
@@ -230,7 +237,7 @@ class Trace:
             self.accumulators = []
             self.windows = {}
             impure_epochs.discard(self.epoch)
-            alive = [v for v in (r() for r in self.live) if v is not None]
+            alive = [v for r in self.live if (v := r()) is not None]
             for watch in self.watchers:
                 watch(alive)
             try:
@@ -257,6 +264,17 @@ _NUMBER_TYPE_OF = {
     float: NUMBER_TYPES[Category.FLOATING],
     complex: NUMBER_TYPES[Category.COMPLEX],
 }
+
+
+_INTEGER = NUMBER_TYPES[Category.INTEGRAL]
+_COMPLEX = NUMBER_TYPES[Category.COMPLEX]
+
+
+def _wrapped(number: int) -> int:
+    """An unsigned 64-bit number as the signed one with its bits; OverflowError beyond."""
+    if number >> 64:
+        raise OverflowError(f"the Python integer {number} does not fit in 64 bits")
+    return number - (1 << 64)
 
 
 def _number_type(number: Any) -> TensorType:
