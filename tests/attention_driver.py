@@ -14,10 +14,10 @@ import numpy as np
 from rushlight.loops.attention import (
     AttentionShape,
     Mask,
-    Strided,
     plan_attention_backward,
     plan_attention_forward,
 )
+from rushlight.loops.entry import Strided
 from rushlight.loops.kernel import BufferRef, Launch
 
 llvm.initialize_native_target()

@@ -9,8 +9,8 @@ import pytest
 from attention_driver import Problem, aligned, host_has_avx512, run
 
 from rushlight.loops.attention_weights import emit_weight
-from rushlight.loops.attention_writer import LANES, Writer, arithmetic_of
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
+from rushlight.loops.writer import LANES, Writer, arithmetic_of
 
 TOLERANCE = {"float32": 4e-6, "float64": 1e-14, "float16": 4e-3, "bfloat16": 3e-2}
 

@@ -24,11 +24,11 @@ from rushlight.loops import functions, interpret
 from rushlight.loops.attention import (
     AttentionShape,
     Mask,
-    Strided,
     plan_attention_backward,
     plan_attention_forward,
 )
 from rushlight.loops.contract import Operand, plan_contraction
+from rushlight.loops.entry import Strided
 from rushlight.loops.epilogue import EpilogueKernel, split_dims
 from rushlight.loops.group import GroupKernel
 from rushlight.loops.kernel import BufferRef, Launch
@@ -455,10 +455,10 @@ class CompiledGraph:
         }  # fmt: skip
         if node.op == "attention":
             (out, strides), (lse, _) = results
-            made = plan_attention_forward(out=Strided(out, strides), lse=lse, **common)  # type: ignore[arg-type]
+            made = plan_attention_forward(out=Strided(out, strides), lse=lse, **common)
         else:
             g, out_operand, lse_operand = operands[:3]
-            dq, dk, dv = (Strided(p, s) for p, s in results)  # type: ignore[arg-type]
+            dq, dk, dv = (Strided(p, s) for p, s in results)
             made = plan_attention_backward(
                 out=out_operand, lse=lse_operand.place, dout=g, dq=dq, dk=dk, dv=dv, **common
             )
@@ -467,7 +467,7 @@ class CompiledGraph:
     def _strided(self, node: Node, view: views.View) -> Strided:
         base = self.place[node]
         place = BufferRef(base.buffer, base.offset + view.offset * node.dtype.itemsize)
-        return Strided(place, view.strides)  # type: ignore[arg-type]
+        return Strided(place, view.strides)
 
     # -- running
 

@@ -22,10 +22,11 @@ from rushlight.loops.attention_backward import (
     backward_kernel,
     backward_pointers,
 )
+from rushlight.loops.attention_entry import KEY_TILE
 from rushlight.loops.attention_forward import FORWARD_INTS, forward_kernel, forward_pointers
-from rushlight.loops.attention_tiles import KEY_TILE
-from rushlight.loops.attention_writer import LANES, arithmetic_of
-from rushlight.loops.kernel import BufferRef, KernelSource, Launch
+from rushlight.loops.entry import Strided, launch_of, round_up
+from rushlight.loops.kernel import BufferRef, Launch
+from rushlight.loops.writer import LANES, arithmetic_of
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 KEPT_BYTES = 8 << 20  # of scratch that a thread may keep copies of a head's keys and values in
@@ -50,16 +51,6 @@ class AttentionShape:
 
     def __post_init__(self) -> None:
         assert self.key_heads == 0 or self.heads % self.key_heads == 0, self
-
-
-@dataclass(frozen=True, slots=True)
-class Strided:
-    """A four-dimensional operand in memory: where it starts and its strides in elements; 0
-    repeats.
-    """
-
-    place: BufferRef
-    strides: tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +97,15 @@ def plan_attention_forward(
             "kept": kept,
         }
         launches.append(
-            _launch(
-                source=source,
-                chunks=shape.batch * shape.heads * tiles,
-                places={name: operand.place for name, operand in operands.items()}
-                | {"lse": lse},
+            launch_of(
+                source,
+                shape.batch * shape.heads * tiles,
+                {name: operand.place for name, operand in operands.items()} | {"lse": lse},
+                values,
                 pointers=forward_pointers(mask.dtype if mask else None),
-                values=values,
                 ints=FORWARD_INTS,
                 sizes=sizes,
-                dtype=dtype,
+                arithmetic=arithmetic_of(dtype),
             )
         )
     return [launch for launch in launches if launch.chunks]
@@ -143,15 +133,15 @@ def plan_attention_backward(
     left.
     """
     operands = _operands(dtype, mask, q=q, k=k, v=v, out=out, dout=dout, dq=dq, dk=dk, dv=dv)
-    launch = _launch(
-        source=backward_kernel(dtype, target, causal, mask.dtype if mask else None),
-        chunks=shape.batch * shape.key_heads,
-        places={name: operand.place for name, operand in operands.items()} | {"lse": lse},
+    launch = launch_of(
+        backward_kernel(dtype, target, causal, mask.dtype if mask else None),
+        shape.batch * shape.key_heads,
+        {name: operand.place for name, operand in operands.items()} | {"lse": lse},
+        _common(shape, scale, operands),
         pointers=backward_pointers(mask.dtype if mask else None),
-        values=_common(shape, scale, operands),
         ints=BACKWARD_INTS,
         sizes=_backward_scratch(shape),
-        dtype=dtype,
+        arithmetic=arithmetic_of(dtype),
     )
     return [launch] if launch.chunks else []
 
@@ -182,8 +172,8 @@ def _common(
         "keys": shape.keys,
         "width": shape.width,
         "value_width": shape.value_width,
-        "wide": _round_up(shape.width, LANES),
-        "value_wide": _round_up(shape.value_width, LANES),
+        "wide": round_up(shape.width, LANES),
+        "value_wide": round_up(shape.value_width, LANES),
         "scale": struct.unpack("<q", struct.pack("<d", scale))[0],
     }
     values |= dict.fromkeys(("mask_b", "mask_h", "mask_t", "mask_d"), 0)
@@ -201,14 +191,14 @@ def _operands(dtype: str, mask: Mask | None, **operands: Strided) -> dict[str, S
 
 def _kept_keys(shape: AttentionShape, dtype: str) -> int:
     """How many keys the forward kernel's scratch holds: all of a head's while they are few."""
-    row = _round_up(shape.width, LANES) + _round_up(shape.value_width, LANES)
-    keys = _round_up(shape.keys, KEY_TILE)
+    row = round_up(shape.width, LANES) + round_up(shape.value_width, LANES)
+    keys = round_up(shape.keys, KEY_TILE)
     return keys if 0 < keys * row * arithmetic_of(dtype).size <= KEPT_BYTES else KEY_TILE
 
 
 def _forward_scratch(shape: AttentionShape, lanes: int, kept: int) -> dict[str, int]:
     """The elements of each scratch array of the forward kernel."""
-    wide, value_wide = _round_up(shape.width, LANES), _round_up(shape.value_width, LANES)
+    wide, value_wide = round_up(shape.width, LANES), round_up(shape.value_width, LANES)
     return {
         "queries_laned": wide * lanes,
         "keys_natural": kept * wide,
@@ -223,8 +213,8 @@ def _forward_scratch(shape: AttentionShape, lanes: int, kept: int) -> dict[str, 
 
 def _backward_scratch(shape: AttentionShape) -> dict[str, int]:
     """The elements of each scratch array of the backward kernel."""
-    wide, value_wide = _round_up(shape.width, LANES), _round_up(shape.value_width, LANES)
-    queries, keys = _round_up(shape.queries, QUERY_TILE), _round_up(shape.keys, KEY_TILE)
+    wide, value_wide = round_up(shape.width, LANES), round_up(shape.value_width, LANES)
+    queries, keys = round_up(shape.queries, QUERY_TILE), round_up(shape.keys, KEY_TILE)
     return {
         "keys_natural": KEY_TILE * wide,
         "values_natural": KEY_TILE * value_wide,
@@ -240,32 +230,3 @@ def _backward_scratch(shape: AttentionShape) -> dict[str, int]:
         "levels": queries,
         "deltas": queries,
     }
-
-
-def _launch(
-    *,
-    source: KernelSource,
-    chunks: int,
-    places: Mapping[str, BufferRef],
-    pointers: tuple[str, ...],
-    values: dict[str, int],
-    ints: tuple[str, ...],
-    sizes: Mapping[str, int],
-    dtype: str,
-) -> Launch:
-    """Lay the scratch arrays in a row and put the arguments in the kernel's order."""
-    offset = 0
-    for part, size in sizes.items():
-        values[part] = offset
-        offset += size
-    return Launch(
-        source=source,
-        chunks=chunks,
-        pointers=tuple(places[name] for name in pointers),
-        ints=tuple(values[name] for name in ints),
-        scratch=offset * arithmetic_of(dtype).size,
-    )
-
-
-def _round_up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple

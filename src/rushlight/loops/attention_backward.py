@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from rushlight.loops.attention_entry import Entry, strides_of
-from rushlight.loops.attention_tiles import (
-    KEY_TILE,
+from rushlight.loops.attention_entry import KEY_TILE, AttentionEntry, strides_of
+from rushlight.loops.attention_weights import emit_weight
+from rushlight.loops.kernel import KernelSource
+from rushlight.loops.tiles import (
     PRODUCT,
     WRITE_NATURAL,
     emit_product,
@@ -23,9 +24,7 @@ from rushlight.loops.attention_tiles import (
     emit_write_natural,
     register_tiles,
 )
-from rushlight.loops.attention_weights import emit_weight
-from rushlight.loops.attention_writer import LANES, Arithmetic, Routine, Writer, arithmetic_of
-from rushlight.loops.kernel import KernelSource
+from rushlight.loops.writer import LANES, Arithmetic, Routine, Writer, arithmetic_of
 
 QUERY_TILE = 64
 VECTORS = QUERY_TILE // LANES
@@ -96,7 +95,7 @@ def backward_kernel(dtype: str, target: str, causal: bool, mask: str | None) -> 
     return KernelSource(name, "\n".join(parts), frozenset({arithmetic.fma}))
 
 
-class _BackwardEntry(Entry):
+class _BackwardEntry(AttentionEntry):
     """Writes the entry function, a stage at a time."""
 
     product = "add"  # the function that adds to gradients

@@ -4,16 +4,17 @@ operands and tiles.
 
 from __future__ import annotations
 
-from rushlight.loops.attention_tiles import (
+from rushlight.loops.attention_masks import (
     ADD_MASK,
     BLOCK_LATER,
-    READ_LANED,
-    READ_NATURAL,
     emit_add_mask,
     emit_block_later,
 )
-from rushlight.loops.attention_writer import LANES, STORAGE, Routine, Writer, arithmetic_of
+from rushlight.loops.entry import Entry
+from rushlight.loops.tiles import READ_LANED, READ_NATURAL
+from rushlight.loops.writer import LANES, STORAGE, arithmetic_of
 
+KEY_TILE = 64  # keys that share one step of the softmax: part of the result, never tuned
 AXES = ("b", "h", "t", "d")
 
 
@@ -22,9 +23,8 @@ def strides_of(*operands: str) -> tuple[str, ...]:
     return tuple(f"{operand}_{axis}" for operand in operands for axis in AXES)
 
 
-class Entry:
-    """An entry function being written, with the address or value of every argument and scratch
-    array.
+class AttentionEntry(Entry):
+    """The entry of an attention kernel.
 
     Operands are named as in the arguments: `q` is an address, `q_t` its stride along t. `k` has
     the sizes `width` and `wide` (whole vectors), and so have the others that are not named in
@@ -44,21 +44,11 @@ class Entry:
         ints: tuple[str, ...],
         scratch: tuple[str, ...],
     ) -> None:
-        self.name, self.dtype, self.causal, self.mask = name, dtype, causal, mask
-        self.w = w = Writer(arithmetic_of(dtype))
-        self.v: dict[str, str] = {}
-        for slot, argument in enumerate(pointers + ints):
-            kind = "ptr" if slot < len(pointers) else "i64"
-            place = w.at("%args", str(slot), "i64")
-            self.v[argument] = w.let(f"load {kind}, ptr {place}, align 8")
-        self.tile = {part: w.at("%scratch", self.v[part]) for part in scratch}
+        arguments: dict[str, tuple[str, ...]]
+        arguments = {"pointers": pointers, "ints": ints, "scratch": scratch}
+        super().__init__(name, arithmetic_of(dtype), **arguments)
+        self.dtype, self.causal, self.mask = dtype, causal, mask
         self.scale = self._number(self.v["scale"])
-
-    def finished(self) -> str:
-        """The text of the entry."""
-        return self.w.function(
-            f"define void @{self.name}(ptr %args, i64 %begin, i64 %end, ptr %scratch)"
-        )
 
     def _number(self, bits: str) -> str:
         """A number that travels as the bits of a float64, in the arithmetic type."""
@@ -66,10 +56,6 @@ class Entry:
         if scalar == "double":
             return number
         return self.w.let(f"fptrunc double {number} to {scalar}")
-
-    def call(self, part: str, routine: Routine, **values: str | int) -> None:
-        """Call one of the kernel's own functions."""
-        self.w.call(f"{self.name}_{part}", routine, **values)
 
     def size_names(self, operand: str) -> tuple[str, str]:
         """The names of an operand's number of features, and of that in whole vectors."""

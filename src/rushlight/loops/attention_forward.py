@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from rushlight.loops.attention_entry import Entry, strides_of
-from rushlight.loops.attention_tiles import (
-    KEY_TILE,
+from rushlight.loops.attention_entry import KEY_TILE, AttentionEntry, strides_of
+from rushlight.loops.attention_weights import emit_weight
+from rushlight.loops.kernel import KernelSource
+from rushlight.loops.tiles import (
     PRODUCT,
     WRITE_LANED,
     emit_product,
@@ -22,9 +23,7 @@ from rushlight.loops.attention_tiles import (
     emit_write_laned,
     register_tiles,
 )
-from rushlight.loops.attention_weights import emit_weight
-from rushlight.loops.attention_writer import LANES, Arithmetic, Routine, Writer, arithmetic_of
-from rushlight.loops.kernel import KernelSource
+from rushlight.loops.writer import LANES, Arithmetic, Routine, Writer, arithmetic_of
 
 FORWARD_SCRATCH = (
     *("queries_laned", "keys_natural", "values_natural"),
@@ -76,7 +75,7 @@ def forward_kernel(
     return KernelSource(name, "\n".join(parts), frozenset({arithmetic.fma, arithmetic.log}))
 
 
-class _ForwardEntry(Entry):
+class _ForwardEntry(AttentionEntry):
     """Writes the entry function, a stage at a time."""
 
     def __init__(

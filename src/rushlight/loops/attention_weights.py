@@ -8,7 +8,7 @@ either side of zero: 2.6e-9 for float32, 1.8e-17 for float64.
 
 from __future__ import annotations
 
-from rushlight.loops.attention_writer import LANES, Writer
+from rushlight.loops.writer import LANES, Writer
 
 _FLOAT32 = (
     "0x1.0000000000000p+0", "0x1.0000000000000p+0", "0x1.0000020000000p-1",

@@ -1,5 +1,5 @@
-"""The moving parts both attention kernels are made of: copying tiles in and out of scratch, and
-multiplying them.
+"""The moving parts of kernels that multiply small tiles: copies in and out of scratch, and
+products.
 
 Each function here returns the text of one internal LLVM function. Tiles live in scratch in the
 arithmetic type, with rows a whole number of vectors long and aligned. A tile is *natural* (a
@@ -8,31 +8,19 @@ row for each position) or *laned* (positions along lanes, a row for each feature
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
-from rushlight.loops.attention_writer import (
-    LANES,
-    STORAGE,
-    Arithmetic,
-    Routine,
-    Writer,
-)
+from rushlight.loops.writer import LANES, STORAGE, Arithmetic, Routine, Writer
 
-# Keys that share one step of the softmax: part of the result's definition, never tuned.
-KEY_TILE = 64
-
-_STRIDED = "i64 row, i64 col, i64 rows, i64 cols"
+STRIDED = "i64 row, i64 col, i64 rows, i64 cols"
 PRODUCT = Routine(
     "ptr a, i64 a_row, i64 a_depth, ptr b, i64 b_row, ptr c, i64 c_row, ptr factor,"
     " i64 rows, i64 cols, i64 depth"
 )
-READ_NATURAL = Routine(f"ptr source, {_STRIDED}, ptr tile, i64 width, i64 padded, number scale")
-READ_LANED = Routine(f"ptr source, {_STRIDED}, ptr tile, i64 lanes, number scale")
-ADD_MASK = Routine(f"ptr source, {_STRIDED}, ptr tile, i64 lanes")
-WRITE_NATURAL = Routine(f"ptr target, {_STRIDED}, ptr tile, i64 width, number scale")
-WRITE_LANED = Routine(f"ptr target, {_STRIDED}, ptr tile, i64 lanes, ptr factor")
-BLOCK_LATER = Routine("ptr tile, i64 lanes, i64 keys, i64 query, i64 key")
+READ_NATURAL = Routine(f"ptr source, {STRIDED}, ptr tile, i64 width, i64 padded, number scale")
+READ_LANED = Routine(f"ptr source, {STRIDED}, ptr tile, i64 lanes, number scale")
+WRITE_NATURAL = Routine(f"ptr target, {STRIDED}, ptr tile, i64 width, number scale")
+WRITE_LANED = Routine(f"ptr target, {STRIDED}, ptr tile, i64 lanes, ptr factor")
 
 
 def register_tiles(arithmetic: Arithmetic, target: str) -> dict[int, int]:
@@ -49,13 +37,20 @@ def register_tiles(arithmetic: Arithmetic, target: str) -> dict[int, int]:
 
 
 def emit_product(
-    name: str, arithmetic: Arithmetic, tiles: Mapping[int, int], finish: str, zeros: str = ""
+    name: str,
+    arithmetic: Arithmetic,
+    tiles: Mapping[int, int],
+    finish: str,
+    *,
+    zeros: str = "",
+    any_rows: bool = False,
 ) -> str:
     """C = A B ('set'), C + A B ('add') or C scaled by column + A B ('rescale').
 
     A is read by element, at any two strides; B and C are rows of vectors. Every element of A B
     is one chain of multiply-adds in order of depth from zero, whatever the tile. `zeros` names
-    the side, 'a' or 'b', whose zeros make nothing even of inf and nan on the other side.
+    the side, 'a' or 'b', whose zeros make nothing even of inf and nan on the other side. The
+    tiles' rows divide the number of rows, unless the product is made for `any_rows`.
     """
     w = Writer(arithmetic)
     column = "0"
@@ -64,9 +59,12 @@ def emit_product(
         with w.loop(limit, start=column, step=across) as columns:
             first = w.mul(columns.index, LANES)
             b, c, factor = w.at("%b", first), w.at("%c", first), w.at("%factor", first)
-            with w.loop("%rows", step=tiles[across]) as rows:
-                shape = tiles[across], across
-                _emit_panel(w, rows.index, b, c, factor, *shape, finish, zeros)
+            row = "0"
+            for down in (tiles[across], 1) if any_rows else (tiles[across],):
+                last = w.sub("%rows", down - 1)
+                with w.loop(last, start=row, step=down) as rows:
+                    _emit_panel(w, rows.index, b, c, factor, down, across, finish, zeros)
+                row = rows.index
         column = columns.index
     return PRODUCT.write(name, w)
 
@@ -153,46 +151,11 @@ def emit_read_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
             w.store(
                 "zeroinitializer", w.at(w.at("%tile", w.mul(one.index, "%lanes")), lane.index)
             )
-        _emit_laned_block(w, dtype, lane.index, col.index, put_block, put_one)
+        emit_laned_block(w, dtype, lane.index, col.index, put_block, put_one)
     return READ_LANED.write(name, w)
 
 
-def emit_add_mask(name: str, arithmetic: Arithmetic, dtype: str) -> str:
-    """Add a strided mask, a row for each query, to a laned tile of scores.
-
-    Where the mask is -inf the score is too, even if it was not a number.
-    """
-    w = Writer(arithmetic)
-    blocked = w.number(-math.inf)
-
-    def add(value: str, place: str) -> None:
-        total = w.binary("fadd", w.load(place), value)
-        w.store(w.choose(w.compare("oeq", value, blocked), blocked, total), place)
-
-    def put_block(values: list[str], places: list[str]) -> None:
-        for value, place in zip(values, places, strict=True):
-            add(value, place)
-
-    def put_one(value: str, place: str) -> None:
-        scalar, nothing = arithmetic.scalar, w.one(-math.inf)
-        total = w.let(f"fadd {scalar} {w.load_one(place)}, {value}")
-        is_blocked = w.let(f"fcmp oeq {scalar} {value}, {nothing}")
-        chosen = w.let(f"select i1 {is_blocked}, {scalar} {nothing}, {scalar} {total}")
-        w.store_one(chosen, place)
-
-    shared = w.test("eq", "%row", 0)
-    with w.when(shared), w.loop("%cols") as col:
-        value = w.load_as(dtype, w.at("%source", w.mul(col.index, "%col"), STORAGE[dtype]), 1)
-        spread = w.splat(value)
-        with w.loop("%lanes", step=LANES) as lane:
-            add(spread, w.at(w.at("%tile", w.mul(col.index, "%lanes")), lane.index))
-    own = w.negate(shared)
-    with w.when(own), w.loop("%rows", step=LANES) as lane, w.loop("%cols", step=LANES) as col:
-        _emit_laned_block(w, dtype, lane.index, col.index, put_block, put_one)
-    return ADD_MASK.write(name, w)
-
-
-def _emit_laned_block(
+def emit_laned_block(
     w: Writer,
     dtype: str,
     lane: str,
@@ -283,23 +246,3 @@ def emit_write_laned(name: str, arithmetic: Arithmetic, dtype: str) -> str:
                     )
                     w.store_as(dtype, value, place, 1)
     return WRITE_LANED.write(name, w)
-
-
-def emit_block_later(name: str, arithmetic: Arithmetic) -> str:
-    """Set the scores of keys that come after their query to -inf, in a laned tile of `keys`
-    rows.
-    """
-    w = Writer(arithmetic)
-    word = "i64" if arithmetic.size == 8 else "i32"
-    index = f"<{LANES} x {word}>"
-    steps = "<" + ", ".join(f"{word} {lane}" for lane in range(LANES)) + ">"
-    with w.loop("%lanes", step=LANES) as lane:
-        # The query of lane 0, counted from the first key of this tile; earlier keys are seen.
-        query = w.add(w.sub("%query", "%key"), lane.index)
-        with w.loop("%keys", start=w.most(w.add(query, 1), 0)) as key:
-            place = w.at(w.at("%tile", w.mul(key.index, "%lanes")), lane.index)
-            after = w.sub(key.index, query)
-            after = after if word == "i64" else w.let(f"trunc i64 {after} to i32")
-            late = w.let(f"icmp sgt {index} {w.splat(after, word)}, {steps}")
-            w.store(w.choose(late, w.number(-math.inf), w.load(place)), place)
-    return BLOCK_LATER.write(name, w)

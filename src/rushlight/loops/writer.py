@@ -45,6 +45,14 @@ class Arithmetic:
     def log(self) -> str:
         return f"rl_log_{self.suffix}"
 
+    @property
+    def masked_load(self) -> str:
+        return f"llvm.masked.load.v{LANES}{self.suffix}.p0"
+
+    @property
+    def masked_store(self) -> str:
+        return f"llvm.masked.store.v{LANES}{self.suffix}.p0"
+
 
 def arithmetic_of(dtype: str) -> Arithmetic:
     """The arithmetic that values stored as `dtype` are computed in."""
@@ -242,6 +250,26 @@ class Writer:
         """A single element to scratch."""
         real = self.arithmetic
         self.do(f"store {real.scalar} {value}, ptr {address}, align {real.size}")
+
+    def first_lanes(self, count: str) -> str:
+        """A mask of the first `count` lanes (all of them from 16 on)."""
+        lanes = "<" + ", ".join(f"i64 {lane}" for lane in range(LANES)) + ">"
+        return self.let(f"icmp sgt <{LANES} x i64> {self.splat(count, 'i64')}, {lanes}")
+
+    def load_lanes(self, address: str, lanes: str) -> str:
+        """The masked lanes of a vector in any memory; zero in the others."""
+        real = self.arithmetic
+        mask = f"i32 {real.size}, <{LANES} x i1> {lanes}"
+        return self.let(
+            f"call {real.vector} @{real.masked_load}(ptr {address}, {mask}, "
+            f"{real.vector} zeroinitializer)"
+        )
+
+    def store_lanes(self, value: str, address: str, lanes: str) -> None:
+        """The masked lanes of a vector to any memory."""
+        real = self.arithmetic
+        mask = f"i32 {real.size}, <{LANES} x i1> {lanes}"
+        self.do(f"call void @{real.masked_store}({real.vector} {value}, ptr {address}, {mask})")
 
     def load_as(self, dtype: str, address: str, lanes: int) -> str:
         """`lanes` contiguous values stored as `dtype`, converted to the arithmetic; a bool
