@@ -31,12 +31,15 @@ class Net(nn.Module):
         self.conv = nn.Conv2d(3, 8, 3, padding=1)
         self.norm = nn.LayerNorm(32)
         self.qkv = nn.Linear(32, 96)
+        self.gru = nn.GRU(32, 20, batch_first=True)
+        self.lstm = nn.LSTM(20, 16, batch_first=True, bidirectional=True)
         self.out = nn.Linear(32, 5)
     def forward(self, x):
         x = self.conv(x).relu().flatten(2).transpose(1, 2)
         x = self.norm(x.reshape(x.shape[0], -1, 32))
         q, k, v = self.qkv(x).chunk(3, -1)
         x = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = self.lstm(self.gru(x)[0])[0]
         return self.out(torch.nn.functional.gelu(x)).mean(1)
 net = Net()
 with torch.no_grad():

@@ -32,6 +32,12 @@ from rushlight.loops.entry import Strided
 from rushlight.loops.epilogue import EpilogueKernel, split_dims
 from rushlight.loops.group import GroupKernel
 from rushlight.loops.kernel import BufferRef, Launch
+from rushlight.loops.recurrence import (
+    RecurrenceShape,
+    packed_bytes,
+    plan_recurrence,
+    plan_recurrence_grad,
+)
 from rushlight.loops.rows import launches
 from rushlight.loops.scan import scan_launches
 from rushlight.loops.scatter import scatter_launches
@@ -45,7 +51,8 @@ from rushlight.schedule.inplace import last_checking, share_memory
 from rushlight.schedule.memory import nbytes_of, padded, plan_memory
 from rushlight.schedule.reading import Reader, refine
 
-MANY_RESULTS = ("host", "attention", "attention_grad")
+RECURRENCES = {"recurrence": plan_recurrence, "recurrence_grad": plan_recurrence_grad}
+MANY_RESULTS = ("host", "attention", "attention_grad", *RECURRENCES)
 ERRORS, NUMBERS, ARENA, FIRST = 0, 1, 2, 3
 kernels = Kernels(functions.resolve)
 
@@ -251,6 +258,8 @@ class CompiledGraph:
             self._add_contraction(unit.single)
         elif unit.single.op in ("attention", "attention_grad"):
             self._add_attention(unit.single)
+        elif unit.single.op in RECURRENCES:
+            self._add_recurrence(unit.single)
         elif unit.single.op == "scatter":
             self.items += scatter_launches(
                 unit.single, self._place_of, self._check_of, BufferRef(ERRORS)
@@ -463,6 +472,35 @@ class CompiledGraph:
                 out=out_operand, lse=lse_operand.place, dout=g, dq=dq, dk=dk, dv=dv, **common
             )
         self.items.extend(made)
+
+    def _add_recurrence(self, node: Node) -> None:
+        cell, names, outputs, made = node.attrs
+        operands = {
+            name: self._strided(n, view_of((n, v)))
+            for name, (n, v) in zip(names, node.args, strict=True)
+        }
+        results = {}
+        for name, target, (shape, kind) in zip(
+            made, self._outputs_of(node), outputs, strict=True
+        ):
+            if target is not None:
+                results[name] = self.place[target]
+            elif name != "kept":
+                results[name] = self._temporary(views.numel(shape) * kind.itemsize)
+        steps, batch, _ = view_of(node.args[0]).shape
+        units, dtype = view_of(node.args[names.index("weight")]).shape[1], outputs[0][1].name
+        is_forward = node.op == "recurrence"
+        packed = packed_bytes(cell, units, dtype, is_forward=is_forward)
+        self.items += RECURRENCES[node.op](
+            cell_name=cell,
+            shape=RecurrenceShape(steps if is_forward else steps - 1, batch, units),
+            dtype=dtype,
+            operands=operands,
+            results=results,
+            panels=self._temporary(packed),
+            target=kernels.target.kind,
+            workers=get_num_threads(),
+        )
 
     def _strided(self, node: Node, view: views.View) -> Strided:
         base = self.place[node]

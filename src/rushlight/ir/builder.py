@@ -7,7 +7,7 @@ that it reads like the formula. Movement (reshape, permute, slices) makes views 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any  # attributes and Python numbers
 
 from rushlight import dtypes as dt
@@ -463,6 +463,32 @@ class Builder:
         args = [x.arg for x in (g, out, sums, q, key, value, mask) if x is not None]
         call = self.node("attention_grad", args, (scale, is_causal, outputs), (), dt.uint8)
         return self.items(call, outputs)
+
+    def recurrence(
+        self, cell: str, operands: Mapping[str, Ref], outputs: Mapping[str, tuple[Shape, dtype]]
+    ) -> list[Ref]:
+        """A recurrent cell over all steps of a sequence (`loops/recurrence.py`), from the
+        input's part of the gates, the hidden weight and the first states.
+        """
+        return self._walk("recurrence", cell, operands, outputs)
+
+    def recurrence_grad(
+        self, cell: str, operands: Mapping[str, Ref], outputs: Mapping[str, tuple[Shape, dtype]]
+    ) -> list[Ref]:
+        """Gradients of `recurrence` by the input's part of the gates and the first states."""
+        return self._walk("recurrence_grad", cell, operands, outputs)
+
+    def _walk(
+        self,
+        op: str,
+        cell: str,
+        operands: Mapping[str, Ref],
+        outputs: Mapping[str, tuple[Shape, dtype]],
+    ) -> list[Ref]:
+        made = tuple(outputs.values())
+        attrs = (cell, tuple(operands), made, tuple(outputs))
+        args = [x.arg for x in operands.values()]
+        return self.items(self.node(op, args, attrs, (), dt.uint8), made)
 
     def items(self, call: Node, outputs: Sequence[tuple[Shape, dtype]]) -> list[Ref]:
         """References to the results of a node that has several."""

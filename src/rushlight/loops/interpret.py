@@ -16,6 +16,7 @@ from rushlight import views
 from rushlight.dtypes import Category, dtype
 from rushlight.ir.node import Node, view_of
 from rushlight.ir.prims import PRIMS
+from rushlight.loops import recurrence_formula
 from rushlight.views import View
 
 Array = np.ndarray[Any, Any]
@@ -313,6 +314,14 @@ def _weighted(weights: Array, values: Array) -> Array:
     return total + np.where(skipped, 0, each).sum(-2)  # type: ignore[no-any-return]
 
 
+def _recurrence(node: Node, *operands: Array) -> list[Array]:
+    cell, names, _, made = node.attrs
+    wide = {n: o.astype(np.float64) for n, o in zip(names, operands, strict=True)}
+    rule = recurrence_formula.states if node.op == "recurrence" else recurrence_formula.slopes
+    found = rule(cell, wide)
+    return _rounded(node, [found[name] for name in made])
+
+
 def _rounded(node: Node, arrays: Sequence[Array]) -> list[Array]:
     outputs = results_of(node)
     return [
@@ -340,5 +349,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "host": _host,
     "attention": _attention,
     "attention_grad": _attention_grad,
+    "recurrence": _recurrence,
+    "recurrence_grad": _recurrence,
     "item": lambda node, results: results[node.attrs[0]],
 }

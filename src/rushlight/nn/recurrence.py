@@ -1,20 +1,26 @@
 """Recurrent networks as plain functions of tensors.
 
-Note: one recurrence for padded and packed. The rows of all time steps lie under each other; a
-list of batch sizes says how many belong to each step. A padded batch is the case in which all
-sizes are equal. The input's part of the gates is one matrix product for the whole sequence;
-each step adds the hidden state's part, one product of (rows, hidden) with the weight.
+The input's part of the gates is one matrix product for the whole sequence; an op of
+`ops/recurrence.py` goes through time with it, (steps, batch, gates), to all states.
+
+Note: one recurrence for padded and packed. Packed rows are spread over (steps, batch) after
+that product, each sequence from its own start, or in the other direction from its own end, and
+what follows it repeats its last row. Outputs and last states are picked from the states that
+belong to the sequence; nobody reads the others, so they get no gradient.
 
 The functions take the arguments of `torch.lstm` and its siblings, and of the cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 import rushlight as rl
 from rushlight.nn import functional as F
+from rushlight.ops.recurrence import GRU, LSTM, RNN
 from rushlight.tensor import Tensor
 
 State = tuple[Tensor, ...]
@@ -31,6 +37,7 @@ class Weights(NamedTuple):
 
 
 Step = Callable[[Tensor, State, Weights], State]
+Run = Callable[[Tensor, State, Weights], State]  # (steps, batch, gates) to all states
 
 
 # ---- one step
@@ -73,69 +80,125 @@ def _step_gru(x: Tensor, state: State, w: Weights) -> State:
     return ((h - n) * rl.sigmoid(x_z + h_z) + n,)
 
 
+# ---- all steps
+
+
+def _run_rnn(cell: str) -> Run:
+    def run(x: Tensor, start: State, w: Weights) -> State:
+        return (RNN(x, w.w_hh, *start, cell=cell),)
+
+    return run
+
+
+def _run_gru(x: Tensor, start: State, w: Weights) -> State:
+    bias = rl.zeros(x.shape[-1], dtype=x.dtype) if w.b_hh is None else w.b_hh
+    return (GRU(x, w.w_hh, bias, *start)[0],)
+
+
+def _run_lstm(x: Tensor, start: State, w: Weights) -> State:
+    if w.w_hr is not None:
+        return _unroll(_step_lstm, x, start, w)
+    return tuple(LSTM(x, w.w_hh, *start)[:2])
+
+
+def _unroll(step: Step, x: Tensor, start: State, w: Weights) -> State:
+    """A step at a time, for cells that have no op of their own."""
+    states = [start]
+    for part in x.unbind(0):
+        states.append(step(part, states[-1], w))
+    return tuple(rl.stack(column, 0) for column in zip(*states, strict=True))
+
+
+def _run_wide(run: Run, x: Tensor, start: State, w: Weights) -> State:
+    """All states; half-precision recurrences are calculated in float32."""
+    if x.dtype not in (rl.float16, rl.bfloat16):
+        return run(x, start, w)
+    wide = Weights(*(None if t is None else t.float() for t in w))
+    states = run(x.float(), tuple(s.float() for s in start), wide)
+    return tuple(s.to(x.dtype) for s in states)
+
+
 class _Mode(NamedTuple):
     project: Callable[[Tensor, Weights], Tensor]
     step: Step
+    run: Run
 
 
 _MODES = {
-    "RNN_TANH": _Mode(_project, _step_tanh),
-    "RNN_RELU": _Mode(_project, _step_relu),
-    "LSTM": _Mode(_project, _step_lstm),
-    "GRU": _Mode(_project_gru, _step_gru),
+    "RNN_TANH": _Mode(_project, _step_tanh, _run_rnn("rnn_tanh")),
+    "RNN_RELU": _Mode(_project, _step_relu, _run_rnn("rnn_relu")),
+    "LSTM": _Mode(_project, _step_lstm, _run_lstm),
+    "GRU": _Mode(_project_gru, _step_gru, _run_gru),
 }
 
 
 # ---- one layer
 
 
-def _run_forward(mode: _Mode, parts: Any, state: State, w: Weights) -> tuple[list[Any], State]:
-    """Step through the sequence; rows whose sequence has ended leave with their state."""
-    outputs, ended = [], []
-    for x in parts:
-        rows = x.size(0)
-        if rows < state[0].size(0):
-            ended.append(tuple(s[rows:] for s in state))
-            state = tuple(s[:rows] for s in state)
-        state = mode.step(x, state, w)
-        outputs.append(state[0])
-    if ended:
-        columns = zip(state, *reversed(ended), strict=True)
-        state = tuple(rl.cat(column, 0) for column in columns)
-    return outputs, state
+class _Padded:
+    """Rows that lie as (steps, batch, width): all sequences are as long."""
+
+    def enter(self, x: Tensor, is_reversed: bool) -> Tensor:
+        return x.flip(0) if is_reversed else x
+
+    def leave(self, states: Tensor, is_reversed: bool) -> Tensor:
+        return self.enter(states[1:], is_reversed)
+
+    def last(self, states: Tensor) -> Tensor:
+        return states[-1]
 
 
-def _run_backward(mode: _Mode, parts: Any, start: State, w: Weights) -> tuple[list[Any], State]:
-    """Step from the end; rows come in where their sequence ends."""
-    outputs = []
-    state = tuple(s[: parts[-1].size(0)] for s in start)
-    for x in reversed(parts):
-        have, rows = state[0].size(0), x.size(0)
-        if rows > have:
-            pairs = zip(state, start, strict=True)
-            state = tuple(rl.cat((s, first[have:rows]), 0) for s, first in pairs)
-        state = mode.step(x, state, w)
-        outputs.append(state[0])
-    return outputs[::-1], state
+class _Packed:
+    """Rows that lie as (rows, width), those of a step together, longest sequence first.
+
+    Picking rows is what an embedding does: by indices that were made here, so never negative.
+    """
+
+    def __init__(self, batch_sizes: Sequence[int]) -> None:
+        sizes = np.asarray(batch_sizes, np.int64)
+        self.batch = int(sizes[0])
+        sequence, step = np.arange(self.batch), np.arange(len(sizes))[:, None]
+        lengths = (sizes > sequence[:, None]).sum(1)  # of each sequence
+        starts = np.cumsum(sizes) - sizes  # where each step's rows begin
+        turned = lengths - 1 - step  # the steps of each sequence from its end
+        reads = np.minimum(step, lengths - 1), np.maximum(turned, 0)
+        self._reads = [rl.tensor(starts[at] + sequence) for at in reads]
+        is_there = step < lengths
+        places = step * self.batch + sequence, turned * self.batch + sequence
+        self._places = [rl.tensor(place[is_there]) for place in places]
+        self._lasts = rl.tensor(lengths * self.batch + sequence)
+
+    def enter(self, x: Tensor, is_reversed: bool) -> Tensor:
+        return F.embedding(self._reads[is_reversed], x)
+
+    def leave(self, states: Tensor, is_reversed: bool) -> Tensor:
+        return F.embedding(self._places[is_reversed], states[1:].flatten(0, 1))
+
+    def last(self, states: Tensor) -> Tensor:
+        return F.embedding(self._lasts, states.flatten(0, 1))
 
 
 def _run_layer(
-    mode: _Mode, rows: Tensor, sizes: list[int], starts: list[State], weights: list[Weights]
+    mode: _Mode,
+    rows: Tensor,
+    layout: _Padded | _Packed,
+    starts: list[State],
+    weights: list[Weights],
 ) -> tuple[Tensor, list[State]]:
     """One layer in one or both directions over all rows."""
     outputs, finals = [], []
-    for run, start, w in zip((_run_forward, _run_backward), starts, weights, strict=False):
-        parts = mode.project(rows, w).split(sizes, 0)
-        steps, final = run(mode, parts, start, w)
-        outputs.append(rl.cat(steps, 0))
-        finals.append(final)
-    return (outputs[0] if len(outputs) == 1 else rl.cat(outputs, 1)), finals
+    for is_reversed, start, w in zip((False, True), starts, weights, strict=False):
+        x = layout.enter(mode.project(rows, w), is_reversed)
+        states = _run_wide(mode.run, x, start, w)
+        outputs.append(layout.leave(states[0], is_reversed))
+        finals.append(tuple(layout.last(s) for s in states))
+    return (outputs[0] if len(outputs) == 1 else rl.cat(outputs, -1)), finals
 
 
 def run_network(
     name: str,
     rows: Tensor,
-    sizes: list[int],
+    layout: _Padded | _Packed,
     hx: State,
     params: Any,
     has_biases: bool,
@@ -144,14 +207,14 @@ def run_network(
     train: bool,
     bidirectional: bool,
 ) -> tuple[Tensor, State]:
-    """All layers over packed rows; the last layer's output, and every layer's last state."""
+    """All layers over rows; the last layer's output, and every layer's last state."""
     mode, directions = _MODES[name], 2 if bidirectional else 1
     weights = _group_weights(params, has_biases, num_layers * directions)
     starts = list(zip(*(h.unbind(0) for h in hx), strict=True))
     finals: list[State] = []
     for layer in range(num_layers):
         here = slice(layer * directions, (layer + 1) * directions)
-        rows, states = _run_layer(mode, rows, sizes, starts[here], weights[here])
+        rows, states = _run_layer(mode, rows, layout, starts[here], weights[here])
         finals.extend(states)
         if dropout and train and layer + 1 < num_layers:
             rows = F.dropout(rows, dropout, True)
@@ -187,22 +250,10 @@ def _padded(
 ) -> tuple[Tensor, State]:
     if batch_first:
         input = input.transpose(0, 1)
-    steps, batch = input.shape[:2]
-    if steps == 0:
+    if input.shape[0] == 0:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-    rows, finals = run_network(
-        name,
-        input.reshape(steps * batch, input.size(2)),
-        [batch] * steps,
-        hx,
-        params,
-        has_biases,
-        num_layers,
-        dropout,
-        train,
-        bidirectional,
-    )
-    output = rows.view(steps, batch, rows.size(1))
+    options = (has_biases, num_layers, dropout, train, bidirectional)
+    output, finals = run_network(name, input, _Padded(), hx, params, *options)
     return (output.transpose(0, 1) if batch_first else output), finals
 
 
@@ -212,7 +263,7 @@ def _recur(name: str, args: tuple[Any, ...], as_state: Callable[[Any], State]) -
     is_packed = is_packed or (isinstance(args[1], Tensor) and name == "LSTM")
     if is_packed:
         data, batch_sizes, hx, *rest = args
-        return run_network(name, data, batch_sizes.tolist(), as_state(hx), *rest)
+        return run_network(name, data, _Packed(batch_sizes.tolist()), as_state(hx), *rest)
     input, hx, *rest = args
     return _padded(name, input, as_state(hx), *rest)
 

@@ -35,6 +35,7 @@ FAMILIES = (  # one a line, each after those it imports
     "norm",
     "dropout",
     "attention",
+    "recurrence",
     "windows",
     "conv",
     "pool",
