@@ -71,10 +71,9 @@ def layer_norm(
 
 
 def _inverse_rms(k: Any, x: Any, dims: tuple[int, ...], eps: float) -> Any:
-    count = 1
-    for d in dims:
-        count *= x.shape[d]
-    square = k.reduce("sum", x * x, dims, True) / float(max(count, 1))
+    """In float64, where squares of float32 cannot overflow (complex types keep their own)."""
+    x = x if x.dtype.is_complex else k.cast(x, dt.float64)
+    square = k.reduce("sum", x * x, dims, True) / float(_count(x.shape, dims))
     return 1.0 / k.sqrt(square + eps)
 
 
@@ -83,7 +82,9 @@ INVERSE_RMS = Op(  # 1 / sqrt(mean(x^2) + eps), dims kept
     attrs=("dim", "eps"),
     type=lambda x, dim, eps: _rms_type(x, dim),
     lower=lambda k, x, dim, eps: k.cast(_inverse_rms(k, k.wide(x), dim, eps), x.dtype),
-    vjp=lambda g, out, x, dim, eps: scaled(g * (out * out * out) / -_count(x.shape, dim), x),
+    vjp=lambda g, out, x, dim, eps: (  # x * out is of the order of 1, out alone may be tiny
+        scaled(g * out, x * out) * (out / -_count(x.shape, dim))
+    ),
 )
 
 
@@ -259,7 +260,9 @@ def instance_norm(
 def local_response_norm(
     input: Any, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
 ) -> Any:
-    """Divided by a power of the mean square over `size` neighbouring channels."""
+    """Divided by a power of the mean square over `size` neighbouring channels (in float64,
+    where squares of float32 cannot overflow).
+    """
     if input.ndim < 3:
         raise ValueError(
             f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)"
@@ -268,9 +271,11 @@ def local_response_norm(
         return input
     from rushlight.ops.pool import window_sum  # pooling is a later family
 
-    square = (input * input).reshape(input.shape[0], 1, input.shape[1], -1)
+    wide = CAST(input, dtype=dt.float64) if input.dtype.is_floating_point else input
+    square = (wide * wide).reshape(input.shape[0], 1, input.shape[1], -1)
     total = window_sum(square, (size, 1), (size // 2, (size - 1) // 2))
-    return input / (total.reshape(input.shape) * (alpha / size) + k).pow(beta)
+    scale = (total.reshape(input.shape) * (alpha / size) + k).pow(beta)
+    return CAST(wide / scale, dtype=input.dtype)
 
 
 @public("F")

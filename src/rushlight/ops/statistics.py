@@ -21,16 +21,23 @@ from rushlight.ops.registry import Op, public
 
 
 def variance(k: Any, x: Any, dims: Dims, correction: float) -> Any:
-    """The variance of wide x, with dims kept, in two passes."""
+    """The variance of wide x, with dims kept, in two passes; in float64, where squares of
+    float32 cannot overflow (complex types keep their own).
+    """
     away = centred(k, x, dims)
-    square = away * away
+    away = away if x.dtype.is_complex else k.cast(away, dt.float64)
     freedom = max(count_of(x.shape, dims) - correction, 0.0)
-    total = k.reduce("sum", square, dims, True)
+    total = k.reduce("sum", away * away, dims, True)
     return total / float(freedom)
 
 
 def _var_lower(k: Any, x: Any, dim: Dims, keepdim: bool, correction: float) -> Any:
     out = variance(k, k.wide(x), dim, correction)
+    return k.cast(k.reshape(out, views.reduced_shape(x.shape, dim, keepdim)), x.dtype)
+
+
+def _std_lower(k: Any, x: Any, dim: Dims, keepdim: bool, correction: float) -> Any:
+    out = k.sqrt(variance(k, k.wide(x), dim, correction))
     return k.cast(k.reshape(out, views.reduced_shape(x.shape, dim, keepdim)), x.dtype)
 
 
@@ -51,9 +58,7 @@ STD = Op(
     "std",
     attrs=("dim", "keepdim", "correction"),
     type=lambda x, dim, keepdim, correction: reduced_type(x, dim, keepdim, x.dtype),
-    lower=lambda k, x, dim, keepdim, correction: k.cast(
-        k.sqrt(_var_lower(k, k.wide(x), dim, keepdim, correction)), x.dtype
-    ),
+    lower=_std_lower,
     vjp=lambda g, out, x, dim, keepdim, correction: _std_vjp(
         g, out, x, dim, keepdim, correction
     ),
@@ -64,8 +69,8 @@ def _std_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool, correction: flo
     """Zero where the deviation is zero, as PyTorch has it."""
     freedom = max(count_of(x.shape, dim) - correction, 0.0)
     g, out = kept(g, x.shape, dim, keepdim), kept(out, x.shape, dim, keepdim)
-    slope = WHERE(out == 0, 0, g / WHERE(out == 0, 1, out))
-    return scaled(slope, CENTRED(x, dim=dim)) * (1.0 / freedom if freedom else math.nan)
+    slope = WHERE(out == 0, 0, CENTRED(x, dim=dim) / WHERE(out == 0, 1, out))
+    return scaled(g, slope) * (1.0 / freedom if freedom else math.nan)
 
 
 CENTRED = Op(  # x - mean(x)
@@ -214,7 +219,8 @@ def _inverse_std(k: Any, x: Any, dims: Dims, eps: float) -> Any:
 
 def _normalised_lower(k: Any, x: Any, dim: Dims, eps: float) -> Any:
     wide = k.wide(x)
-    return k.cast(centred(k, wide, dim) * _inverse_std(k, wide, dim, eps), x.dtype)
+    inverse = k.cast(_inverse_std(k, wide, dim, eps), wide.dtype)
+    return k.cast(centred(k, wide, dim) * inverse, x.dtype)
 
 
 def _normalised_vjp(g: Any, out: Any, x: Any, dim: Dims, eps: float) -> Any:
@@ -276,7 +282,7 @@ def norm_vjp(g: Any, out: Any, x: Any, ord: float, dim: Dims, keepdim: bool) -> 
         return WHERE(reached, share * x.sign(), 0)
     safe = WHERE(out == 0, 1, out)
     if ord == 2:
-        return scaled(WHERE(out == 0, 0, g / safe), x)
+        return scaled(g, WHERE(out == 0, 0, x / safe))  # x / out is at most 1, g / out tiny
     if ord < 1:
         inner = WHERE(x == 0, 0, x.sign() * WHERE(x == 0, 1, x.abs()).pow(ord - 1))
     elif ord < 2:
