@@ -9,9 +9,9 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.dtypes import Category
-from rushlight.ops.creation import FILL
+from rushlight.ops.creation import FILL, FULL
 from rushlight.ops.elementwise import WHERE
-from rushlight.ops.indexing import INDEX, INDEX_PUT, is_mask
+from rushlight.ops.indexing import INDEX, INDEX_PUT, is_mask, only_last
 from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
@@ -91,8 +91,16 @@ def _scatter_vjp(
 ) -> Any:
     if kind not in ("set", "add"):
         raise errors.not_differentiable(f"scatter with reduce={kind!r}")
-    rest = g if kind == "add" else SCATTER(g, 0, index, dim=dim, kind="set")
-    return rest, grown(GATHER(g, index, dim=dim), source.shape), None
+    chosen = GATHER(g, index, dim=dim)
+    if kind == "add":
+        return g, grown(chosen, source.shape), None
+    empty = FULL(shape=tuple(g.shape), value=-1, dtype=dt.int64)
+    kept = only_last(
+        chosen,
+        lambda order: SCATTER(empty, order, index, dim=dim, kind="set"),
+        lambda placed: GATHER(placed, index, dim=dim),
+    )
+    return SCATTER(g, 0, index, dim=dim, kind="set"), grown(kept, source.shape), None
 
 
 def grown(g: Any, shape: Shape) -> Any:

@@ -8,14 +8,14 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any  # indices are of many kinds
 
 import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.ops.creation import FILL
+from rushlight.ops.creation import ARANGE, FILL, FULL
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.movement import PICK, bounded_index, take_view
 from rushlight.ops.registry import Op, TensorType, public, recorder
@@ -142,11 +142,28 @@ def _index_put_type(
     return TensorType(base.shape, base.dtype)
 
 
+def only_last(g: Any, put: Callable[[Any], Any], read: Callable[[Any], Any]) -> Any:
+    """g where an element was the last that was put in its place, and zero where another was put
+    over it. `put` places integers in the way of the op, `read` finds them again.
+    """
+    order = ARANGE(0, 1, length=g.numel(), dtype=dt.int64).reshape(g.shape)
+    return WHERE(read(put(order)) == order, g, 0)
+
+
 def _index_put_vjp(
     g: Any, out: Any, base: Any, source: Any, *indices: Any, dims: Shape, accumulate: bool
 ) -> Any:
-    rest = g if accumulate else INDEX_PUT(g, 0, *indices, dims=dims, accumulate=False)
-    return rest, INDEX(g, *indices, dims=dims), *([None] * len(indices))
+    named = {"dims": dims, "accumulate": accumulate}
+    chosen, nothing = INDEX(g, *indices, dims=dims), [None] * len(indices)
+    if accumulate:
+        return g, chosen, *nothing
+    empty = FULL(shape=tuple(g.shape), value=-1, dtype=dt.int64)
+    kept = only_last(
+        chosen,
+        lambda order: INDEX_PUT(empty, order, *indices, **named),
+        lambda placed: INDEX(placed, *indices, dims=dims),
+    )
+    return INDEX_PUT(g, 0, *indices, **named), kept, *nothing
 
 
 INDEX_PUT = Op(

@@ -9,6 +9,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import views
+from rushlight.ops.indexing import only_last
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.windows import Pads, Sizes, padded, sizes_for, spread_pads, window_view
 from rushlight.views import View
@@ -211,6 +212,16 @@ def pool_gather_lower(k: Any, x: Any, index: Any, count: int) -> Any:
     return k.reshape(k.gather(x, view, [(place, 1, area)], "max_unpool"), index.shape)
 
 
+def _pool_scatter_vjp(h: Any, index: Any, size: Sizes, kind: str) -> Any:
+    def read(placed: Any) -> Any:
+        return POOL_GATHER(placed, index, count=len(size))
+
+    def put(order: Any) -> Any:
+        return POOL_SCATTER(order, index, size=size, kind="set")
+
+    return only_last(read(h), put, read) if kind == "set" else read(h)
+
+
 # zeros of spatial `size` with g added (or set) at flat indices of each plane
 POOL_SCATTER = Op(
     "pool_scatter",
@@ -219,7 +230,7 @@ POOL_SCATTER = Op(
         (*g.shape[: len(g.shape) - len(size)], *size), g.dtype
     ),
     lower=pool_scatter_lower,
-    vjp=lambda h, out, g, index, size, kind: (POOL_GATHER(h, index, count=len(size)), None),
+    vjp=lambda h, out, g, index, size, kind: (_pool_scatter_vjp(h, index, size, kind), None),
 )
 POOL_GATHER = Op(
     "pool_gather",
