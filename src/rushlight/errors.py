@@ -154,6 +154,15 @@ def intermediate_forgotten(function: str) -> RuntimeError:
     )
 
 
+def overwritten(name: str, by: str, where: str) -> RuntimeError:
+    place = f" at {where}" if where else ""
+    return RuntimeError(
+        f"{name}: one of the variables needed for gradient computation has been modified by an "
+        f"inplace operation: {by}{place} wrote to it through a tensor without its gradient "
+        f"history (detach() or no_grad); write to a clone() instead"
+    )
+
+
 def unused_in_graph() -> RuntimeError:
     return RuntimeError(
         "One of the differentiated Tensors appears to not have been used in the graph. Set "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any  # the API takes numbers, nested lists, arrays
 
@@ -355,6 +356,11 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same memory without gradient history."""
+        if not self.is_leaf:  # a write through the result is to be noticed
+            self._storage.owner = weakref.ref(self if self._base is None else self._base)
+        return self._alias()
+
+    def _alias(self) -> Tensor:
         out = make_tensor(Tensor, self._storage, self._storage.value.type)
         out.dtype = self.dtype
         if self._view is not None:
@@ -370,7 +376,7 @@ class Tensor:
 
     @property
     def data(self) -> Tensor:
-        return self.detach()
+        return self._alias()
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -412,8 +418,6 @@ class Tensor:
         if self.retains_grad:
             return
         self._retains = True
-        import weakref  # only here
-
         me = weakref.ref(self)
 
         def keep(grad: Tensor) -> None:

@@ -15,6 +15,7 @@ from rushlight.ops.registry import Op, TensorType
 from rushlight.tensor import Tensor
 from rushlight.trace.record import local, recording
 from rushlight.trace.tape import Node
+from rushlight.trace.value import Value
 from rushlight.trace.write import current_node
 
 FUNCTION = Op(  # only a gradient node: its rule is the user's `backward`
@@ -107,6 +108,10 @@ class FunctionNode(Node):
 
     def name(self) -> str:
         return self.function_name
+
+    def saves(self, value: Value) -> bool:
+        ctx = self.metadata["apply"].args[1]
+        return any(s is not None and s.state[0] is value for s in ctx._saved)
 
 
 class Function(FunctionCtx):

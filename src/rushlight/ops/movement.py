@@ -81,6 +81,19 @@ WRITE_REGION = Op(  # only a gradient node: the history of a base after a write 
 )
 
 
+def _overwritten_vjp(g: Any, out: Any, x: Any, name: str, by: str, where: str) -> NoReturn:
+    raise errors.overwritten(name, by, where)
+
+
+OVERWRITTEN = Op(  # only a gradient node: the history of contents that are no longer there
+    "overwritten",
+    attrs=("name", "by", "where"),
+    type=lambda x, name, by, where: x,
+    lower=lambda k, x, name, by, where: x,
+    vjp=_overwritten_vjp,
+)
+
+
 def in_order(x: Any) -> Any:
     """x itself if it is all of its storage, in order; otherwise a copy that is."""
     return x if x._view is None else x.clone()

@@ -103,6 +103,10 @@ class Node(_Rare):
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
 
+    def saves(self, value: Value) -> bool:
+        """Whether the derivative rule reads this very value."""
+        return any(v is value for v in (*self.values, *self.outs))
+
     def free(self) -> None:
         """Drop what was saved; using the node again raises."""
         self.freed = True

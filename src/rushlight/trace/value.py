@@ -47,6 +47,7 @@ class Storage:
 
     buffer: Any = None  # the memory kept for life, from the first write on
     version = 0
+    owner: Any = None  # a weak reference to a tensor with history that was detached from
 
     def __init__(self, value: Value) -> None:
         self.value = value

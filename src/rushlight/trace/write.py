@@ -12,6 +12,7 @@ from typing import Any  # tensors come later
 
 from rushlight import config, errors, views
 from rushlight.ops.registry import OPS, Op, TensorType, recorder
+from rushlight.trace import origin
 from rushlight.trace.record import hooks, local, make_tensor, recording, set_view, write_storage
 from rushlight.trace.tape import Accumulate, Node
 from rushlight.views import View
@@ -110,6 +111,7 @@ def write(x: Any, source: Any, op_name: str) -> Any:
         if source.dtype is not x.dtype:
             source = OPS["cast"](source, dtype=x.dtype)
         trace = local.trace
+        _note_hidden_write(x, op_name)
         is_whole = x._view is None
         if is_whole:
             if source._view is not None or not _is_fresh(trace, source):
@@ -125,6 +127,41 @@ def write(x: Any, source: Any, op_name: str) -> Any:
 
 
 recorder.write = write
+
+
+def _note_hidden_write(x: Any, op_name: str) -> None:
+    """Let a gradient that needs what is about to be overwritten raise.
+
+    Note: hidden writes. A write through `detach()`, or under `no_grad`, changes a tensor and
+    not its history. What was computed from it before has its old Value. But a gradient that
+    comes through the tensor from now on would be that of contents it no longer has; if its
+    history saved those contents, PyTorch raises, and so do we. (`.data` promises to hide it.)
+    """
+    base = x if x._base is None else x._base
+    if base._node is not None:
+        if config.scopes.grad_enabled:
+            return  # the write becomes part of the history
+        owner = base
+    else:
+        follow = x._storage.owner
+        owner = None if follow is None else follow()
+    if owner is None:
+        return
+    node = owner._node
+    if node is None or not node.saves(owner._storage.value):
+        return
+    where, _ = origin.of_caller()
+    attrs = (node.name(), op_name, where)
+    trace = local.trace
+    if node.epoch != trace.epoch:
+        trace.join_node(node)
+    trace.step(("overwritten", attrs, node.index), "mark", trace.edge.next)
+    made = Node(OPS["overwritten"], attrs, ((node, owner._output),))
+    made.saved = ((None, None, owner._shape, owner.dtype),)
+    made.out_types = (out_type(owner),)
+    trace.add_node(made)
+    owner._node, owner._output = made, 0
+    owner._rebased += 1
 
 
 def _is_fresh(trace: Any, source: Any) -> bool:
