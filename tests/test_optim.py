@@ -292,3 +292,44 @@ def test_update_bn_takes_the_mean_of_all_batches():
     optim.swa_utils.update_bn(batches, model)
     np.testing.assert_allclose(array(model[0].running_mean), [2.0, 2.0])
     assert not model.training and model[0].momentum == 0.1
+
+
+def _named_module(names):
+    module = nn.Module()
+    for name in names:
+        setattr(module, name, nn.Parameter(rl.zeros(2)))
+    return module
+
+
+def _saved_adam(names):
+    """The state_dict of a step in which each parameter's gradient is its place among names."""
+    module = _named_module(names)
+    opt = optim.Adam(module.named_parameters())
+    for i, parameter in enumerate(module.parameters()):
+        parameter.grad = rl.full((2,), float(i))
+    opt.step()
+    return opt.state_dict()
+
+
+def test_state_follows_names_and_not_positions():
+    module = _named_module(["c", "a", "b"])
+    opt = optim.Adam(module.named_parameters())
+    opt.load_state_dict(_saved_adam(["a", "b", "c"]))
+    for i, name in enumerate(["a", "b", "c"]):
+        assert opt.state[getattr(module, name)]["exp_avg"].tolist() == pytest.approx(
+            [i * 0.1] * 2
+        )
+    assert opt.param_groups[0]["param_names"] == ["c", "a", "b"]
+
+
+def test_names_with_another_prefix_go_by_position():
+    module = _named_module(["x_a", "x_b"])
+    opt = optim.Adam(module.named_parameters())
+    opt.load_state_dict(_saved_adam(["a", "b"]))
+    assert opt.state[module.x_b]["exp_avg"].tolist() == pytest.approx([0.1] * 2)
+
+
+def test_names_of_which_only_some_are_known_are_refused():
+    opt = optim.Adam(_named_module(["b", "d"]).named_parameters())
+    with pytest.raises(ValueError, match=r"missing \['d'\], unexpected \['a'\]"):
+        opt.load_state_dict(_saved_adam(["a", "b"]))

@@ -28,6 +28,7 @@ import numpy as np
 import rushlight as rl
 from rushlight.nn.hooks import RemovableHandle, insert_hook
 from rushlight.nn.module import clear_gradient, type_text
+from rushlight.optim.matching import matched, merged
 from rushlight.tensor import Tensor, tensor_of_array, tensor_of_number
 from rushlight.trace import flush
 from rushlight.trace.memo import remembered
@@ -339,27 +340,24 @@ class Optimizer:
         return result
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` of an optimizer with the same groups gave."""
+        """Take over what `state_dict` of an optimizer with the same groups gave.
+
+        State goes to the parameter of the same name where both were given `named_parameters()`,
+        and otherwise to the one at the same position.
+        """
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
         saved = deepcopy(state_dict["param_groups"])
-        _check_same_groups(self.param_groups, saved)
-        by_position = dict(
-            zip(
-                chain.from_iterable(group["params"] for group in saved),
-                chain.from_iterable(group["params"] for group in self.param_groups),
-                strict=True,
-            )
-        )
+        by_number = matched(self.param_groups, saved)
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
-            if key in by_position:
-                state[by_position[key]] = _cast(by_position[key], value, self.NUMBERS)
+            if key in by_number:
+                state[by_number[key]] = _cast(by_number[key], value, self.NUMBERS)
             else:
                 state[key] = value
-        groups = [_merged(own, new) for own, new in zip(self.param_groups, saved, strict=True)]
+        groups = [merged(own, new) for own, new in zip(self.param_groups, saved, strict=True)]
         self.__setstate__({"state": state, "param_groups": groups})
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
@@ -526,24 +524,6 @@ def _zeros_like(param: Tensor) -> Tensor:
 
 def _without_params(group: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in group.items() if key != "params"}
-
-
-def _check_same_groups(own: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
-    if len(own) != len(saved):
-        raise ValueError("loaded state dict has a different number of parameter groups")
-    for mine, theirs in zip(own, saved, strict=True):
-        if len(mine["params"]) != len(theirs["params"]):
-            raise ValueError(
-                "loaded state dict contains a parameter group that doesn't match the size of "
-                "optimizer's group"
-            )
-
-
-def _merged(own: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
-    merged = {**saved, "params": own["params"]}
-    if "param_names" in own and "param_names" not in merged:
-        merged["param_names"] = own["param_names"]
-    return merged
 
 
 def _cast(param: Tensor, value: Any, numbers: tuple[str, ...], key: str | None = None) -> Any:

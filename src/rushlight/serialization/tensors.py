@@ -282,18 +282,14 @@ def deepcopy_tensor(tensor: Any, memo: dict[Any, Any]) -> Any:
     """What `Tensor.__deepcopy__` returns: a leaf over a copy of the storage.
 
     Tensors that share a storage are copied, within one `copy.deepcopy`, to tensors that share
-    one.
+    one. A computed tensor (an activation that a module remembers) keeps its value and leaves
+    its gradient history behind.
     """
     if id(tensor) in memo:
         return memo[id(tensor)]
-    if not tensor.is_leaf:
-        raise RuntimeError(
-            "deepcopy: only leaf tensors can be copied, and this one has "
-            f"grad_fn {type(tensor.grad_fn).__name__}; copy tensor.detach() instead"
-        )
     with public().no_grad():
         copied = _copied_view(tensor, memo)
-    copied = dressed(copied, type(tensor), tensor.requires_grad, {})
+    copied = dressed(copied, type(tensor), tensor.requires_grad and tensor.is_leaf, {})
     memo[id(tensor)] = copied
     for name, value in user_attributes(tensor).items():
         setattr(copied, name, copy.deepcopy(value, memo))
