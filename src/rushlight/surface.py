@@ -6,6 +6,7 @@ In-place (`name_`) and `out=` forms are made here from the plain function, once 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any  # binds functions of any signature
 
@@ -85,7 +86,18 @@ def out_form(plain: Function, name: str) -> Function:
             return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
         return deliver(out, result, name)
 
+    inner.__signature__ = _with_out(plain)  # type: ignore[attr-defined]
     return inner
+
+
+def _with_out(plain: Function) -> inspect.Signature:
+    """The function's signature with a keyword `out` more, for readers and for tools."""
+    signature = inspect.signature(plain)
+    out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
+    parameters = list(signature.parameters.values())
+    has_rest = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+    parameters.insert(len(parameters) - has_rest, out)
+    return signature.replace(parameters=parameters)
 
 
 def deliver(target: Any, result: Any, name: str) -> Any:

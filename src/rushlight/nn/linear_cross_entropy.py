@@ -46,6 +46,7 @@ class LinearCrossEntropyLoss(_Loss):
         options: LinearCrossEntropyOptions | None = None,
     ) -> None:
         super().__init__(None, None, reduction)
+        _check_options(num_classes, weight, label_smoothing)
         self.in_features = in_features
         self.num_classes = num_classes
         self.out_features = tuple(out_features)
@@ -81,15 +82,6 @@ class LinearCrossEntropyLoss(_Loss):
                 f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
                 f"({target.shape[0]})."
             )
-        if self.weight is not None and tuple(self.weight.shape) != (self.num_classes,):
-            raise RuntimeError(
-                f"expected weight shape to be ({self.num_classes},), got "
-                f"{tuple(self.weight.shape)}"
-            )
-        if not 0 <= self.label_smoothing <= 1:
-            raise RuntimeError(
-                f"expected label_smoothing to be in range [0, 1], got {self.label_smoothing}"
-            )
 
     def extra_repr(self) -> str:
         return (
@@ -97,4 +89,17 @@ class LinearCrossEntropyLoss(_Loss):
             f"out_features={self.out_features}, bias={self.linear.bias is not None}, "
             f"reduction={self.reduction}, ignore_index={self.ignore_index}, "
             f"label_smoothing={self.label_smoothing}, options={self.options}"
+        )
+
+
+def _check_options(num_classes: int, weight: Tensor | None, label_smoothing: float) -> None:
+    if weight is not None and tuple(weight.shape) != (num_classes,):
+        raise RuntimeError(
+            f"LinearCrossEntropyLoss: expected weight shape to be ({num_classes},), got "
+            f"{tuple(weight.shape)}"
+        )
+    if not 0 <= label_smoothing <= 1:
+        raise RuntimeError(
+            f"LinearCrossEntropyLoss: expected label_smoothing to be in range [0, 1], got "
+            f"{label_smoothing}"
         )

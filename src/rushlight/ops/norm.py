@@ -180,8 +180,12 @@ def batch_norm(
 ) -> Any:
     """Each channel normalised over the batch (training) or by the running statistics.
 
-    In training the running statistics move towards those of the batch by `momentum`.
+    In training the running statistics move towards those of the batch by `momentum`. Raises
+    ValueError for a negative `eps`, and in training for an `eps` of zero.
     """
+    if eps < 0 or (training and eps == 0):
+        least = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm: eps must be {least}, but got {eps}")
     channels = input.shape[1] if input.ndim > 1 else 0
     for parameter in (running_mean, running_var, weight, bias):
         if parameter is not None and tuple(parameter.shape) != (channels,):
@@ -215,7 +219,7 @@ def _batch_normalised(
             f"Expected more than 1 value per channel when training, got input size "
             f"{list(x.shape)}"
         )
-    if running_mean is not None or running_var is not None:
+    if count > 0 and (running_mean is not None or running_var is not None):
         with gradients_off():
             _update_running(running_mean, x.mean(dims), momentum)
             if running_var is not None:

@@ -8,8 +8,10 @@ from typing import Any
 import rushlight as rl
 from rushlight.optim.optimizer import Optimizer, check_options, number
 from rushlight.tensor import Tensor
+from rushlight.trace.record import flush
 
 Objective = Callable[[float, Tensor], tuple[float, Tensor]]
+TURNS = 8  # of a loop over the history, in one program
 
 
 class LBFGS(Optimizer):
@@ -169,17 +171,25 @@ class _Iterations:
         self.scale = curvature / change.dot(change)
 
     def _newton_direction(self) -> Tensor:
-        """The two loops of L-BFGS (Nocedal, 1980)."""
+        """The two loops of L-BFGS (Nocedal, 1980).
+
+        They are computed in runs of a few turns: recorded as a whole, they would be another
+        program for every length of the history.
+        """
         count = len(self.dirs)
         alphas = self.state.setdefault("al", [None] * self.group["history_size"])
         q = self.grad.neg()
         for i in range(count - 1, -1, -1):
             alphas[i] = self.steps[i].dot(q) * self.ro[i]
             q = q - self.dirs[i] * alphas[i]
+            if i % TURNS == 0:
+                flush()
         r = q * self.scale
         for i in range(count):
             beta = self.dirs[i].dot(r) * self.ro[i]
             r = r + self.steps[i] * (alphas[i] - beta)
+            if i % TURNS == TURNS - 1:
+                flush()
         return r
 
     def _advance(self, slope: float, is_last: bool) -> int:
