@@ -67,11 +67,18 @@ globals().update(_ALIASES)
 globals().update(_surface.NAMESPACES["torch"])
 
 _ROOMS = (
-    "accelerator", "amp", "autograd", "compiler", "backends", "cuda", "data", "distributed",
-    "fft", "linalg", "mps", "nn", "onnx", "ops", "optim", "random",
+    "accelerator", "amp", "autograd", "compiler", "backends", "cpu", "cuda", "data",
+    "distributed", "fft", "linalg", "mps", "nn", "onnx", "ops", "optim", "random",
     "return_types", "serialization", "special", "storage", "testing", "utils", "version",
 )  # fmt: skip
-_ELSEWHERE = {
+_AUTOCAST = (
+    "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",
+    "is_autocast_cpu_enabled", "set_autocast_cpu_enabled", "get_autocast_cpu_dtype",
+    "set_autocast_cpu_dtype", "get_autocast_gpu_dtype", "set_autocast_gpu_dtype",
+    "is_autocast_cache_enabled", "set_autocast_cache_enabled", "clear_autocast_cache",
+    "autocast_increment_nesting", "autocast_decrement_nesting",
+)  # fmt: skip
+_ELSEWHERE = dict.fromkeys(_AUTOCAST, "amp.state") | {
     "compile": "compiler",
     "save": "serialization",
     "load": "serialization",

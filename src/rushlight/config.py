@@ -21,6 +21,7 @@ class _Scopes(threading.local):
     inference = False
     devices: tuple[device, ...] = ()
     anomaly = False
+    autocast: dtype | None = None  # what LOW functions compute in (ops/precision.py)
 
 
 scopes = _Scopes()  # hot: the recorder reads scopes.grad_enabled
@@ -82,6 +83,16 @@ def get_default_device() -> device:
 def set_default_device(place: device | str | None) -> None:
     """Set the device that factory functions use; one that is absent is refused here."""
     process.default_device = check_usable(place)
+
+
+@contextlib.contextmanager
+def autocast_off() -> Iterator[None]:
+    """Every function computes in the dtypes it is given inside."""
+    before, scopes.autocast = scopes.autocast, None
+    try:
+        yield
+    finally:
+        scopes.autocast = before
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any  # binds functions of any signature
 
 from rushlight import ops
+from rushlight.ops import precision
 from rushlight.ops.registry import PUBLIC, Public
 from rushlight.tensor import Tensor
 from rushlight.trace.record import local
@@ -31,12 +32,14 @@ def bind_all() -> None:
 
 
 def _bind(entry: Public, name: str) -> None:
-    plain = entry.function
+    plain, called = entry.function, entry.called
+    if called is not plain:
+        plain = precision.as_given(plain)
     if "Tensor" in entry.places:
-        setattr(Tensor, name, plain)
+        setattr(Tensor, name, called)
         if entry.inplace:
             setattr(Tensor, name + "_", in_place_form(plain, name))
-    callable_form = out_form(plain, name) if entry.out else plain
+    callable_form = out_form(called, plain, name) if entry.out else called
     for place in entry.places:
         if place != "Tensor":
             NAMESPACES[place][name] = callable_form
@@ -72,14 +75,14 @@ def _store(x: Any, result: Any, name: str) -> Any:
     return write(x, result, name)
 
 
-def out_form(plain: Function, name: str) -> Function:
+def out_form(called: Function, plain: Function, name: str) -> Function:
     """The function with `out=`: a tensor (or tuple of them) that receives the result."""
 
     @functools.wraps(plain)
     def inner(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        result = plain(*args, **kwargs)
         if out is None:
-            return result
+            return called(*args, **kwargs)
+        result = plain(*args, **kwargs)
         if isinstance(result, tuple):
             for target, part in zip(out, result, strict=True):
                 deliver(target, part, name)

@@ -220,6 +220,10 @@ class Walk:
         return enable_grad() if self.create_graph else no_grad()
 
     def run(self) -> None:
+        with config.autocast_off():  # gradients have the dtypes that the forward pass chose
+            self._run()
+
+    def _run(self) -> None:
         while self.heap:
             _, _, node = heapq.heappop(self.heap)
             grads = self.pending.pop(node)

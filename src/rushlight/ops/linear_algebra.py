@@ -51,3 +51,16 @@ def qr(A: Any, mode: str = "reduced") -> Any:
             f"or 'complete'"
         )
     return QR(*QR_OP(A, mode=mode))
+
+
+@public("torch", "Tensor")
+def trace(input: Any) -> Any:
+    """The sum of a matrix's diagonal.
+
+    >>> import rushlight as torch
+    >>> torch.trace(torch.eye(3))
+    tensor(3.)
+    """
+    if input.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got shape {list(input.shape)}")
+    return input.diagonal().sum()

@@ -14,6 +14,7 @@ from typing import Any, NoReturn  # rules take operands of any kind
 
 from rushlight import errors
 from rushlight.dtypes import Category, Standing, bool_, complex128, dtype, float64, int64
+from rushlight.ops import precision
 from rushlight.views import Shape, contiguous_strides, numel
 
 
@@ -219,9 +220,12 @@ recorder = Recorder()
 class Public:
     """Where one public function is bound: `places` of torch, Tensor, F, linalg, special,
     fft.
+
+    `called` is the function as users call it: with autocast's casts before it, if it has any.
     """
 
     function: Callable[..., Any]
+    called: Callable[..., Any]
     name: str
     places: tuple[str, ...]
     inplace: bool = False
@@ -243,7 +247,8 @@ def public(
 
     def bind(function: Callable[..., Any]) -> Callable[..., Any]:
         known = name or function.__name__
-        PUBLIC.append(Public(function, known, places, inplace, out, tuple(aliases)))
-        return function
+        called = precision.under_autocast(known, function)
+        PUBLIC.append(Public(function, called, known, places, inplace, out, tuple(aliases)))
+        return called
 
     return bind

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any  # tensors come later
 
+from rushlight.config import scopes
 from rushlight.ops.registry import TensorType
 from rushlight.trace.record import hooks, local, make_tensor, recording, write_storage
 from rushlight.trace.trie import Edge
@@ -36,7 +37,7 @@ def remembered(
     with recording:
         trace = local.trace
         epoch = trace.epoch
-        parts: list[Any] = [key]
+        parts: list[Any] = [key, scopes.autocast]
         for t in tensors:
             value = t._storage.value
             if value.epoch != epoch:
