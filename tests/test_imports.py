@@ -71,7 +71,10 @@ ROOMS = [
 ]
 
 # The user's side of autograd: named for users under `autograd`, written on top of tensors.
-API = {"autograd.function", "autograd.functional", "autograd.grad_api", "autograd.gradcheck"}
+API = {
+    "autograd.function", "autograd.functional", "autograd.grad_api", "autograd.gradcheck",
+    "autograd.graph",
+}  # fmt: skip
 
 # The public namespace: `import rushlight as torch`. The rooms after it are written as a user
 # writes, against that namespace; it names them for users, so what it imports itself has no

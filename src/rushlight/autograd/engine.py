@@ -9,6 +9,7 @@ there, and nodes are only marked as freed.
 from __future__ import annotations
 
 import heapq
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any  # tensors come later
@@ -17,6 +18,7 @@ from rushlight import config, errors
 from rushlight.autograd.modes import enable_grad, no_grad
 from rushlight.ops.movement import Placed
 from rushlight.ops.registry import OPS, TensorType
+from rushlight.trace.packing import Held
 from rushlight.trace.record import hooks as trace_hooks
 from rushlight.trace.record import (
     local,
@@ -28,7 +30,7 @@ from rushlight.trace.record import (
 )
 from rushlight.trace.tape import Accumulate, Node, Saved
 from rushlight.trace.trie import Edge
-from rushlight.trace.value import Storage
+from rushlight.trace.value import Storage, Value
 from rushlight.views import View
 
 Gradients = dict[int, Any]  # output number -> gradient
@@ -175,6 +177,18 @@ def _replay(trace: Any, memo: _Memo) -> None:  # hot
         nodes[i].free()
 
 
+class _Walks(threading.local):
+    current: Walk | None = None
+
+
+_walks = _Walks()
+
+
+def current_walk() -> Walk | None:
+    """The backward pass that runs in this thread."""
+    return _walks.current
+
+
 class Walk:
     """One backward pass over the tape."""
 
@@ -187,6 +201,7 @@ class Walk:
         self.wanted: dict[tuple[Node, int], int] | None = None
         self.found: list[Any] = []
         self.needed: set[Node] | None = None
+        self._here: tuple[Node, ...] = ()  # the node whose hooks and rule run now
 
     def start(self, roots: Sequence[Any], grads: Sequence[Any]) -> None:
         for root, grad in zip(roots, grads, strict=True):
@@ -220,14 +235,19 @@ class Walk:
         return enable_grad() if self.create_graph else no_grad()
 
     def run(self) -> None:
-        with config.autocast_off():  # gradients have the dtypes that the forward pass chose
-            self._run()
+        outer, _walks.current = _walks.current, self
+        try:
+            with config.autocast_off():  # gradients have the dtypes that the forward chose
+                self._run()
+        finally:
+            _walks.current = outer
 
     def _run(self) -> None:
         while self.heap:
             _, _, node = heapq.heappop(self.heap)
             grads = self.pending.pop(node)
             self.reached.add(node)
+            self._here = (node,)
             if self.needed is not None and node not in self.needed:
                 continue
             grads = self._call_prehooks(node, grads)
@@ -243,6 +263,14 @@ class Walk:
             if self.wanted is not None and not self._leads_on(node):
                 continue
             self._step(node, grads)
+
+    def reachable(self, nodes: Sequence[Node | None]) -> list[Node]:
+        """Those of `nodes` that this pass has still to come by."""
+        if self.needed is not None:
+            return [n for n in nodes if n in self.needed]
+        waiting = [node for _, _, node in self.heap]
+        found = _leading_to([*waiting, *self._here], {n for n in nodes if n is not None})
+        return [n for n in nodes if n in found]
 
     def _leads_on(self, node: Node) -> bool:
         assert self.needed is not None
@@ -278,7 +306,8 @@ class Walk:
     def _step(self, node: Node, grads: Gradients) -> None:
         node.check_alive()
         with self.mode():
-            results = node_gradients(node, grads)
+            saved_operands = node.saved
+            results = node_gradients(node, grads, saved_operands)
             if node.hooks or config.scopes.anomaly:
                 results = [_whole(r) for r in results]
             if node.hooks:
@@ -290,7 +319,7 @@ class Walk:
             if config.scopes.anomaly:
                 _check_finite(node, results)
             for (after, output), grad, saved in zip(
-                node.next, results, node.saved, strict=True
+                node.next, results, saved_operands, strict=True
             ):
                 if after is not None and grad is not None:
                     self.send(after, output, fit(grad, saved))
@@ -319,7 +348,7 @@ def _leading_to(starts: Sequence[Node], ends: set[Node]) -> set[Node]:
     return {n for n, leads in memo.items() if leads}
 
 
-def node_gradients(node: Node, grads: Gradients) -> Sequence[Any]:
+def node_gradients(node: Node, grads: Gradients, saved: tuple[Saved, ...]) -> Sequence[Any]:
     """Run a node's derivative rule; one gradient (or None) for each operand."""
     op = node.op
     assert op is not None
@@ -328,16 +357,21 @@ def node_gradients(node: Node, grads: Gradients) -> Sequence[Any]:
     count = len(node.out_types)
     if count == 1:
         g: Any = grads[0]
-        out: Any = value_tensor(node.outs[0]) if node.outs else Ghost(*_shape_dtype(node))  # type: ignore[arg-type]
+        out: Any = _result(node.outs[0]) if node.outs else Ghost(*_shape_dtype(node))
     else:
         g = tuple(grads[i] if i in grads else _zeros(node.out_types[i]) for i in range(count))
-        out = tuple(value_tensor(v) for v in node.outs) if node.outs else None  # type: ignore[arg-type]
-    operands = [restore(s) for s in node.saved]
+        out = tuple(_result(v) for v in node.outs) if node.outs else None
+    operands = [restore(s) for s in saved]
     named = dict(zip(op.attrs, node.attrs, strict=True))
     if config.scopes.grad_enabled:
         _attach(node, operands, out)
     results = op.vjp(g, out, *operands, **named)
     return results if isinstance(results, tuple) else (results,)
+
+
+def _result(saved: Any) -> Any:
+    """A saved result as a tensor without history."""
+    return value_tensor(saved) if type(saved) is Value else Held.of(saved.tensor()).tensor()
 
 
 def _shape_dtype(node: Node) -> tuple[Any, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any  # forward takes and returns anything
 
@@ -13,6 +14,7 @@ from rushlight.autograd.intermediates import Forward, Kept
 from rushlight.autograd.modes import no_grad
 from rushlight.ops.registry import Op, TensorType
 from rushlight.tensor import Tensor
+from rushlight.trace import packing
 from rushlight.trace.record import local, recording
 from rushlight.trace.tape import Node
 from rushlight.trace.value import Value
@@ -34,13 +36,16 @@ class _Saved:
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
         self.state = (tensor._storage.value, tensor._view, tensor._shape, tensor.dtype)
-        self.note_history()
+        self.note_history(tensor)
 
-    def note_history(self) -> None:
+    def note_history(self, tensor: Tensor) -> None:
         """Take the tensor's gradient history as its own (a result gets one after it was
         saved).
         """
-        self.node, self.output = current_node(self.tensor), self.tensor._output
+        self.node, self.output = current_node(tensor), tensor._output
+
+    def is_of(self, tensor: Any) -> bool:
+        return self.tensor is tensor
 
     def of(self, tensor: Tensor) -> _Saved:
         """The same elements, as a tensor with another history."""
@@ -49,9 +54,29 @@ class _Saved:
     def get(self) -> Tensor:
         if self.tensor._storage.value is self.state[0]:
             return self.tensor
-        found: Tensor = engine.restore(self.state)
+        return self._with_history(engine.restore(self.state))
+
+    def _with_history(self, found: Tensor) -> Tensor:
         found._node, found._output = self.node, self.output
         return found
+
+
+class _SavedByHooks(_Saved):
+    """What the hooks for saved tensors made of one; the tensor itself is not kept."""
+
+    __slots__ = ("packed", "source")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.packed = packing.keep(tensor)
+        self.source = weakref.ref(tensor)
+        self.tensor = self.state = None  # type: ignore[assignment]
+        self.note_history(tensor)
+
+    def is_of(self, tensor: Any) -> bool:
+        return self.source() is tensor
+
+    def get(self) -> Tensor:
+        return self._with_history(packing.Held.of(self.packed.tensor()).tensor())
 
 
 class FunctionCtx:
@@ -74,7 +99,8 @@ class FunctionCtx:
                     f"save_for_backward can only save variables, but argument is of type "
                     f"{type(t).__name__}"
                 )
-        self._saved = tuple(None if t is None else _Saved(t) for t in tensors)
+        kind = _SavedByHooks if local.trace.packing else _Saved
+        self._saved = tuple(None if t is None else kind(t) for t in tensors)
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Tensors for forward mode, which is not computed from here."""
@@ -202,8 +228,9 @@ def _attach(cls: type[Function], ctx: Any, args: Sequence[Any], outputs: Sequenc
         given.append(_result(ctx, args, out, node, i))
     node.out_types = tuple(types)
     for saved in ctx._saved:
-        if saved is not None and any(saved.tensor is out for out in given):
-            saved.note_history()
+        for out in given:
+            if saved is not None and saved.is_of(out):
+                saved.note_history(out)
     return given
 
 

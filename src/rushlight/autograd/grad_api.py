@@ -7,12 +7,23 @@ from typing import Any  # tensors alone or in sequences
 
 from rushlight import errors
 from rushlight.autograd import engine
+from rushlight.autograd.graph import GradientEdge
 from rushlight.tensor import Tensor
 from rushlight.trace.write import current_node
 
 
 def _tensors(x: Any) -> list[Any]:
-    return [x] if isinstance(x, Tensor) else list(x)
+    return [x] if isinstance(x, Tensor | GradientEdge) else list(x)
+
+
+def _place(target: Any) -> tuple[Any, int]:
+    """The gradient node and the number of its result that a tensor or an edge names."""
+    if isinstance(target, GradientEdge):
+        return target.node, target.output_nr
+    current_node(target)
+    if target._node is None:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    return target._node, target._output
 
 
 def _cotangents(outputs: Sequence[Any], given: Any) -> list[Any]:
@@ -21,6 +32,12 @@ def _cotangents(outputs: Sequence[Any], given: Any) -> list[Any]:
     if len(wanted) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(wanted)} gradients")
     return wanted
+
+
+def _zeros_like(target: Any) -> Any:
+    if isinstance(target, GradientEdge):
+        return engine._zeros(target.node.out_types[target.output_nr])
+    return target.new_zeros(target._shape)
 
 
 def backward(
@@ -79,21 +96,20 @@ def grad(
         if g is None and not (allow_unused or materialize_grads):
             raise errors.unused_in_graph()
         if g is None and materialize_grads:
-            found[i] = targets[i].new_zeros(targets[i]._shape)
+            found[i] = _zeros_like(targets[i])
     return tuple(found)
 
 
 def _walk(
     roots: Sequence[Any], targets: Sequence[Any], given: Sequence[Any], keep: bool, create: bool
 ) -> list[Any]:
-    for t in (*roots, *targets):
+    for t in roots:
         current_node(t)
-    if any(t._node is None for t in targets):
-        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    places = [_place(t) for t in targets]
     seeds = [engine.seed(root, g) for root, g in zip(roots, given, strict=True)]
     walk = engine.Walk(keep, create)
     walk.start(roots, seeds)
-    return walk.run_to([(t._node, t._output) for t in targets])
+    return walk.run_to(places)
 
 
 def _batched(

@@ -243,7 +243,7 @@ class Kept:
         self.saved = [
             i
             for i, s in enumerate(ctx._saved)
-            if s is not None and self._is_intermediate(s.tensor)
+            if s is not None and s.tensor is not None and self._is_intermediate(s.tensor)
         ]
 
     def __bool__(self) -> bool:

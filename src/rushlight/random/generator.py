@@ -61,6 +61,17 @@ class Generator:
             self._counter = (first + count) % (_WORD >> 1)
         return (self._seed + (_WORD >> 1)) % _WORD - (_WORD >> 1), first
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Seed and counter: where in the stream the next draw is taken."""
+        with self._lock:
+            return self._seed, self._counter
+
+    def go_to(self, place: tuple[int, int]) -> None:
+        """Draw next from a `place`."""
+        with self._lock:
+            self._seed, self._counter = place
+
     def get_state(self) -> Any:
         """Seed and counter as a uint8 tensor."""
         from rushlight.dtypes import uint8  # as above
@@ -129,9 +140,17 @@ def fork_rng(
     devices: Any = None, enabled: bool = True, device_type: str = "cpu", **_: Any
 ) -> Iterator[None]:
     """What is drawn inside leaves the default generator as it was."""
-    state = default_generator.__getstate__()
+    before = default_generator.place
     try:
         yield
     finally:
         if enabled:
-            default_generator._seed, default_generator._counter = state
+            default_generator.go_to(before)
+
+
+@contextlib.contextmanager
+def drawing_from(place: tuple[int, int]) -> Iterator[None]:
+    """What is drawn inside starts at `place` and leaves the default generator as it was."""
+    with fork_rng():
+        default_generator.go_to(place)
+        yield

@@ -50,6 +50,7 @@ class Hooks:
     copy_value: Callable[[Value], Value]
     number_in_memory: Callable[[Any, TensorType], Value]
     make_window: Callable[[Value, View], tuple[Value, View | None]]
+    pack_node: Callable[[Trace, Node], None]
 
 
 hooks = Hooks()
@@ -61,6 +62,7 @@ class Trace:
     def __init__(self) -> None:
         self.root = Edge(None, "root", 0)
         self.edges = 0
+        self.packing: tuple[Any, ...] = ()  # hooks for saved tensors, the innermost last
         self.may_window = True  # off while an in-place form reads what it is about to write
         self.watchers: list[Callable[[list[Value]], None]] = []  # told what a flush will make
         self.no_windows: list[Value] = []  # views of these are read as views
@@ -533,8 +535,11 @@ def _result(trace: Trace, edge: Edge, node: Node | None) -> Any:  # hot
     t._base = None
     t._rebased = 0
     t._node = node
-    if node is not None and edge.op.uses_out:  # type: ignore[union-attr]
-        node.outs = (value,)
+    if node is not None:
+        if edge.op.uses_out:  # type: ignore[union-attr]
+            node.outs = (value,)
+        if trace.packing:
+            hooks.pack_node(trace, node)
     return t
 
 
@@ -550,6 +555,8 @@ def _results(trace: Trace, edge: Edge, node: Node | None) -> Any:
         for i, result in enumerate(results):
             if result.dtype.is_floating_point or result.dtype.is_complex:
                 result._node, result._output = node, i
+        if trace.packing:
+            hooks.pack_node(trace, node)
     if edge.next > MAX_PENDING or trace.must_flush:
         trace.flush()
     return results if len(results) != 1 else results[0]

@@ -46,8 +46,10 @@ class Node(_Rare):
     attrs: tuple[Any, ...]
     next: tuple[tuple[Node | None, int], ...]  # (node | None, output number) for each operand
     edge: Any  # the recorded step, which knows how operands were read; or none
-    values: tuple[Value | None, ...]  # of the operands that the derivative rule reads
-    outs: tuple[Value | None, ...]
+    # of the operands that the derivative rule reads, and of results: Values, or what hooks made
+    # of them (`packing.Packed`)
+    values: tuple[Any, ...]
+    outs: tuple[Any, ...]
     out_types: tuple[TensorType, ...]
     epoch: int
     index: int
@@ -77,6 +79,8 @@ class Node(_Rare):
             return self.__dict__.get("saved_operands", ())  # type: ignore[no-any-return]
         return tuple(
             (value, o.view, o.type.shape, o.type.dtype)
+            if value is None or type(value) is Value
+            else _unpacked(value)
             for value, o in zip(self.values, self.edge.operands, strict=True)
         )
 
@@ -163,6 +167,11 @@ class Accumulate(Node):
     @property
     def has_hooks(self) -> bool:
         return bool(self.hooks or self.output_hooks or self.prehooks or self.accumulate_hooks)
+
+
+def _unpacked(packed: Any) -> Saved:
+    found = packed.tensor()
+    return found._storage.value, found._view, found._shape, found.dtype
 
 
 next_sequence: Callable[[], int] = _sequence.__next__
