@@ -60,6 +60,7 @@ ROOMS = [
     "amp",
     "cuda",
     "cpu",
+    "multiprocessing",
     "data",
     "utils",
     "testing",

@@ -180,3 +180,26 @@ def test_lazy_layers_become_plain():
 )
 def test_messages_are_pytorchs(make):
     both_raise(make)
+
+
+def test_batch_norms_become_synchronised_ones_with_the_same_tensors():
+    import rushlight
+
+    nn = rushlight.nn
+    model = nn.Sequential(
+        nn.Conv1d(2, 3, 1), nn.BatchNorm1d(3), nn.Sequential(nn.BatchNorm2d(4))
+    )
+    before = dict(model.named_parameters())
+    x = rushlight.linspace(-1, 1, 24).reshape(4, 2, 3)
+    expected = model[:2](x)
+    made = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    assert [type(m).__name__ for m in made.modules()][2:] == [
+        "SyncBatchNorm", "Sequential", "SyncBatchNorm",
+    ]  # fmt: skip
+    assert all(p is before[name] for name, p in made.named_parameters())
+    assert rushlight.equal(made[:2](x), expected)
+    assert isinstance(
+        nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm1d(2)), nn.SyncBatchNorm
+    )
+    with pytest.raises(ValueError, match="at least 2D"):
+        nn.SyncBatchNorm(3)(rushlight.ones(3))

@@ -9,6 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+class OutOfMemoryError(RuntimeError):
+    """Memory that could not be had."""
+
+
+class AcceleratorError(RuntimeError):
+    """A device reported an error: named for programs that catch it, there is no device."""
+
+
 def shape_text(shape: Sequence[int]) -> str:
     return "[" + ", ".join(map(str, shape)) + "]"
 

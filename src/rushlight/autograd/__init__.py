@@ -14,6 +14,7 @@ from rushlight.autograd.modes import (
     is_grad_enabled,
     no_grad,
     set_grad_enabled,
+    set_multithreading_enabled,
 )
 
 # Rooms that need tensors, which come after the engine: imported when first named.
@@ -45,6 +46,8 @@ def __getattr__(name: str) -> _Any:
         from rushlight.tensor import Tensor  # tensors come after the engine
 
         return Tensor
+    if name == "grad_mode":
+        return _importlib.import_module("rushlight.autograd.modes")
     if name not in _LATER:
         raise AttributeError(f"module 'rushlight.autograd' has no attribute {name!r}")
     home = _importlib.import_module(f"rushlight.autograd.{_LATER[name]}")

@@ -4,6 +4,7 @@ decorators.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -139,6 +140,16 @@ class inference_mode(_Mode):
 
     def clone(self) -> inference_mode:
         return inference_mode(self.mode)
+
+
+class set_multithreading_enabled(contextlib.AbstractContextManager[None]):
+    """Accepted for programs that use it: a backward pass runs in the thread that asked."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def __exit__(self, *_: object) -> None:
+        return None
 
 
 def is_grad_enabled() -> bool:

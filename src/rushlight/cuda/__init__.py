@@ -63,6 +63,7 @@ from rushlight.cuda.streams import (
     stream,
     use_mem_pool,
 )
+from rushlight.errors import AcceleratorError, OutOfMemoryError
 
 Device = Any  # a device, its name, its index, or None for the current one
 
@@ -232,11 +233,3 @@ def _lazy_call(function: Callable[[], Any], **_: Any) -> None:
 
 def _sleep(cycles: int) -> None:
     refuse()
-
-
-def __getattr__(name: str) -> Any:
-    if name == "OutOfMemoryError":
-        import rushlight  # late: the public namespace imports this room
-
-        return rushlight.OutOfMemoryError
-    raise AttributeError(f"module 'rushlight.cuda' has no attribute {name!r}")

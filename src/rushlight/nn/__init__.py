@@ -53,6 +53,7 @@ from rushlight.nn.batchnorm import (
     LazyInstanceNorm1d,
     LazyInstanceNorm2d,
     LazyInstanceNorm3d,
+    SyncBatchNorm,
 )
 from rushlight.nn.container import (
     Container,
@@ -343,6 +344,7 @@ __all__ = [
     "Softplus",
     "Softshrink",
     "Softsign",
+    "SyncBatchNorm",
     "Tanh",
     "Tanhshrink",
     "Threshold",

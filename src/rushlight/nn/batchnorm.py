@@ -165,6 +165,55 @@ class BatchNorm3d(_BatchNorm):
         _check_dims(input, (5,))
 
 
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation over the batches of all processes: of one process, the only one."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype
+        )
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
+        """The module with every BatchNorm in it replaced by one of this class."""
+        made = module
+        if isinstance(module, _BatchNorm):
+            made = cls._like(module, process_group)
+        for name, child in module.named_children():
+            made.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return made
+
+    @classmethod
+    def _like(cls, module: _BatchNorm, process_group: Any) -> SyncBatchNorm:
+        made = cls(
+            module.num_features,
+            module.eps,
+            module.momentum,
+            module.affine,
+            module.track_running_stats,
+            process_group,
+        )
+        for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+            setattr(made, name, getattr(module, name))
+        made.training = module.training
+        return made
+
+
 class _InstanceNorm(_NormBase):
     """Normalises every channel of every sample by itself."""
 
