@@ -47,11 +47,14 @@ def test_cells(name):
     check_module(build(name, 3, 4), normal(3), **CLOSE)
 
 
-@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+@pytest.mark.parametrize(
+    "name, options", [("RNN", {}), ("GRU", {}), ("LSTM", {}), ("LSTM", {"proj_size": 2})]
+)
 @pytest.mark.parametrize("is_sorted", [True, False])
-def test_packed_sequences(name, is_sorted):
+def test_packed_sequences(name, options, is_sorted):
     lengths = [5, 3, 2] if is_sorted else [2, 5, 3]
-    ours, theirs = pair(build(name, 3, 4, num_layers=2, bidirectional=True))
+    ours, theirs = pair(build(name, 3, 4, num_layers=2, bidirectional=True, **options))
     results = []
     for lib, module in ((rl, ours), (torch, theirs)):
         tools = lib.nn.utils.rnn

@@ -22,7 +22,7 @@ from rushlight.loops.recurrence_backward import (
     backward_kernel,
     backward_pointers,
 )
-from rushlight.loops.recurrence_cells import CELLS
+from rushlight.loops.recurrence_cells import CELLS, Cell
 from rushlight.loops.recurrence_forward import FORWARD_INTS, forward_kernel, forward_pointers
 from rushlight.loops.recurrence_pack import (
     WIDEST,
@@ -35,7 +35,11 @@ from rushlight.loops.recurrence_pack import (
 from rushlight.loops.writer import LANES, arithmetic_of
 
 TILE_ROWS = 4  # rows that the products' register tiles take at once
-MOST_ROWS = 32  # of one task: what they need fits a second-level cache beside the weight
+# Rows of one task at most. Each task reads the whole weight at every step: from its own cache
+# at any number of rows for the same cost, from a shared one less often the more rows there are
+# (512 units, 16 steps of 32 rows: 9.5 ms at 32 rows, 14.5 ms at 8).
+ROWS_BY_CACHED_WEIGHT, ROWS_BY_LARGE_WEIGHT = 8, 32
+CACHED_WEIGHT = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ def plan_recurrence(
     keeps = bool(cell.kept) and "kept" in results
     columns = cell.gates * round_up(shape.units, LANES)
     wide = forward_panels(cell, shape.units) * forward_panel(cell) * LANES
-    values = _common(shape, operands, workers) | {
+    values = _common(cell, shape, dtype, operands, workers) | {
         "panels": forward_panels(cell, shape.units),
         "vectors": columns // LANES,
         "wide": wide,
@@ -113,7 +117,7 @@ def plan_recurrence_grad(
     cell, arithmetic = CELLS[cell_name], arithmetic_of(dtype)
     has_memory_slope = "memory_slope" in operands
     wide = round_up(shape.units, WIDEST * LANES)
-    values = _common(shape, operands, workers) | {
+    values = _common(cell, shape, dtype, operands, workers) | {
         "panels": wide // (WIDEST * LANES),
         "vectors": round_up(shape.units, LANES) // LANES,
         "wide": wide,
@@ -133,14 +137,20 @@ def plan_recurrence_grad(
 
 
 def _common(
-    shape: RecurrenceShape, operands: Mapping[str, Strided], workers: int
+    cell: Cell,
+    shape: RecurrenceShape,
+    dtype: str,
+    operands: Mapping[str, Strided],
+    workers: int,
 ) -> dict[str, int]:
     """The integer arguments that both kernels have, and strides by name."""
+    weight = cell.gates * shape.units**2 * arithmetic_of(dtype).size
+    rows = ROWS_BY_CACHED_WEIGHT if weight <= CACHED_WEIGHT else ROWS_BY_LARGE_WEIGHT
     values = {
         "steps": shape.steps,
         "batch": shape.batch,
         "units": shape.units,
-        "block": _rows_of_a_task(shape.batch, workers),
+        "block": _rows_of_a_task(shape.batch, workers, rows),
     }
     axes = {
         "given": "tb", "slope": "tb", "memory_slope": "tb",
@@ -152,9 +162,9 @@ def _common(
     return values
 
 
-def _rows_of_a_task(batch: int, workers: int) -> int:
-    """As many tasks for every thread, none of them long, of whole register tiles."""
-    tasks = workers * max(-(-batch // (workers * MOST_ROWS)), 1)
+def _rows_of_a_task(batch: int, workers: int, most: int) -> int:
+    """As many tasks for every thread, none above `most` rows, of whole register tiles."""
+    tasks = workers * max(-(-batch // (workers * most)), 1)
     return max(round_up(-(-batch // tasks), TILE_ROWS), TILE_ROWS)
 
 
