@@ -162,7 +162,8 @@ def _choose_lanes(p: _Problem, target: str) -> _Problem:
     rows = _Index.of(p.m, p.views[0].rows)
     columns = _Index.of(p.n, p.views[0].columns)
     if rows.run < LANES or (columns.run == LANES and columns.size >= min(LANES, rows.size)):
-        return _turned(p) if _may_list(_turned(p), target) else p
+        is_along_k = _Index.of(p.n, p.B.columns).run == 0
+        return _turned(p) if is_along_k and _may_list(_turned(p), target) else p
     return _turned(p)
 
 
@@ -366,22 +367,34 @@ def _choose_blocks(
 ) -> tuple[int, int]:
     """Rows and columns of a chunk: A's block and waiting sums fit the second-level cache.
 
-    Each column of chunks packs A again and each row of chunks B, so chunks are made square. If
-    A is not packed, long chunks are best.
+    Each column of chunks packs A again and each row of chunks B, so chunks are made square, and
+    two for each worker only where that packs little more than one. If A is not packed, long
+    chunks are best.
     """
     b, m, n, k = sizes
-    most_rows = (8 if lists_a else 1) * 2080 // item
-    most_columns = 4096 // item
-    least_down, least_across = -(-m // most_rows), -(-n // most_columns)
+    least = -(-m // ((8 if lists_a else 1) * 2080 // item)), -(-n // (4096 // item))
     work = b * m * n * k
-    wanted = min(workers if lists_a else 2 * workers, work >> 18)
-    wanted = 1 if workers == 1 else max(1, -(-wanted // b))
+    one = _cut(m, n, least, -(-min(workers, work >> 18) // b))
+    two = _cut(m, n, least, -(-min(2 * workers, work >> 18) // b))
+    more = (two[0] - one[0]) * n + (two[1] - one[1]) * m
+    down, across = one if workers == 1 or lists_a or PACKING * more > m * n else two
+    while b * down * across < 8 * workers and b * down * across % workers:
+        across += 1  # few chunks must go round evenly
+    return _share(m, down, tile.rows), _share(n, across, tile.columns)
+
+
+PACKING = 400
+"""An element is packed in the time of some 20 products, and a twentieth of the time may go."""
+
+
+def _cut(m: int, n: int, least: tuple[int, int], wanted: int) -> tuple[int, int]:
+    """How many pieces to make of the rows and of the columns, to get `wanted` chunks."""
+    least_down, least_across = least
     down = min(
         range(least_down, max(least_down, wanted) + 1),
         key=lambda down: n * down + m * max(least_across, -(-wanted // down)),
     )
-    across = max(least_across, -(-wanted // down))
-    return _share(m, down, tile.rows), _share(n, across, tile.columns)
+    return down, max(least_across, -(-wanted // down))
 
 
 def _share(size: int, pieces: int, unit: int) -> int:
