@@ -35,6 +35,18 @@ def test_every_phase_of_a_stride_has_its_gradient(stride, dilation):
         check("F.conv_transpose2d", x, normal(3, 2, kernel, 2, seed=1), None, **how)
 
 
+@pytest.mark.parametrize(
+    "how", [{"padding": 1}, {"stride": 2, "padding": (2, 1)}, {"dilation": 2}]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_convolution_of_each_channel_by_itself(how, dtype):
+    x = normal(3, 5, 9, 8).astype(dtype)
+    for results, kernel in ((1, (3, 3)), (1, (5, 2)), (2, (1, 3))):
+        weight = normal(5 * results, 1, *kernel, seed=1).astype(dtype)
+        check("F.conv2d", x, weight, normal(5 * results, seed=2).astype(dtype), groups=5, **how)
+    check("F.conv_transpose2d", x, normal(5, 1, 3, 3, seed=1).astype(dtype), groups=5, **how)
+
+
 def test_other_dimensions():
     check(
         "F.conv1d",

@@ -14,6 +14,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.ops import depthwise
 from rushlight.ops.contract import conjugate
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.windows import Pads, Sizes, padded, sizes_for, window_view
@@ -48,9 +49,19 @@ def _channels(x: Any, groups: int) -> Sizes:
     return (x.shape[1],) if groups == 1 else (groups, x.shape[1] // groups)
 
 
-def _for_each(k: Any, weight: Any, count: int) -> Any:
-    """The same kernels for every sample: results then lie as samples of channels do."""
-    return k.expand(k.reshape(weight, (1, *weight.shape)), (count, *weight.shape))
+def _weighed(
+    k: Any, weight: Any, windows: Any, count: int, groups: int, dtype: dt.dtype
+) -> Any:
+    """Windows (n, [g,] c, *at, *kernel) times weight ([g,] m, c, *kernel), summed over channels
+    and kernel: (n, [g,] m, *at). Weights are repeated for each sample so that results lie so.
+    """
+    m, c, *kernel = weight.shape[-2 - count :]
+    if depthwise.fits(groups, m, c, kernel):
+        return k.cast(depthwise.weighed(k, weight, windows, count), dtype)
+    at, inner, g = _letters(count, groups)
+    own = (windows.shape[0], *weight.shape)
+    each = k.expand(k.reshape(weight, (1, *weight.shape)), own)
+    return k.contract(f"n{g}mc{inner},n{g}c{at}{inner}->n{g}m{at}", each, windows, dtype)
 
 
 def _wide_dtype(kind: dt.dtype) -> dt.dtype:
@@ -90,11 +101,8 @@ def conv_lower(
     size = output_size(x.shape[2:], kernel, stride, padding, dilation)
     split = _channels(x, groups)
     windows = window_view(k, padded(k, x, padding), size, kernel, stride, dilation, split)
-    at, inner, g = _letters(len(kernel), groups)
     kind = _wide_dtype(x.dtype) if bias else x.dtype
-    equation = f"n{g}mc{inner},n{g}c{at}{inner}->n{g}m{at}"
-    kernels = _for_each(k, _grouped(k, weight, 0, groups), x.shape[0])
-    out = k.contract(equation, kernels, windows, kind)
+    out = _weighed(k, _grouped(k, weight, 0, groups), windows, len(kernel), groups, kind)
     out = k.reshape(out, (x.shape[0], weight.shape[0], *size))
     if bias:
         out = out + k.reshape(k.wide(bias[0]), (1, weight.shape[0], *(1 for _ in size)))
@@ -207,9 +215,11 @@ def _phase_grad(
         axis = len(turned.shape) - count + d
         turned = k.slice(turned, axis, phase.tap, phase.taps, phase.tap_step)
         turned = k.flip(turned, [axis])
-    at, inner, group = _letters(count, groups)
-    equation = f"n{group}mc{inner},n{group}m{at}{inner}->n{group}c{at}"
-    out = k.contract(equation, _for_each(k, turned, wide.shape[0]), windows)
+    axis = len(turned.shape) - count - 1
+    turned = k.permute(
+        turned, [*range(axis - 1), axis, axis - 1, *range(axis + 1, axis + 1 + count)]
+    )
+    out = _weighed(k, turned, windows, count, groups, wide.dtype)
     sizes = tuple(p.size for p in phases)
     return k.reshape(out, (wide.shape[0], weight.shape[1] * groups, *sizes))
 
@@ -252,6 +262,9 @@ def weight_grad_lower(
     )
     at, inner, group = _letters(len(kernel), groups)
     g = _grouped(k, g, 1, groups)
+    if depthwise.fits(groups, g.shape[2] if groups > 1 else 0, split[-1], kernel):
+        out = k.cast(depthwise.weights_grad(k, windows, g, len(kernel)), x.dtype)
+        return k.reshape(out, (g.shape[1] * g.shape[2], 1, *kernel))
     out = k.contract(f"n{group}m{at},n{group}c{at}{inner}->{group}mc{inner}", g, windows)
     return k.reshape(out, (g.shape[-len(kernel) - 1] * groups, x.shape[1] // groups, *kernel))
 
