@@ -39,6 +39,8 @@ FAMILIES = (  # one a line, each after those it imports
     "windows",
     "conv",
     "pool",
+    "max_pool",
+    "adaptive_pool",
     "interpolate",
     "loss",
     "linear_algebra",

@@ -5,11 +5,10 @@ work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any  # builder references
 
 from rushlight import views
-from rushlight.ops.windows import Sizes
+from rushlight.ops.windows import Sizes, window_elements
 
 MOST_TAPS = 49
 """Elements of the largest kernel taken so: each is a step in the text of a loop."""
@@ -20,30 +19,22 @@ def fits(groups: int, results: int, channels: int, kernel: Sizes) -> bool:
     return groups > 1 and results <= 2 and channels == 1 and views.numel(kernel) <= MOST_TAPS
 
 
-def _taps(k: Any, x: Any, count: int) -> Iterator[Any]:
-    """x (*lead, *kernel) at each element of the kernel, which has `count` dimensions."""
-    lead = len(x.shape) - count
-    kernel = x.shape[lead:]
-    for number in range(views.numel(kernel)):
-        part = x
-        for d, place in enumerate(views.coordinates(kernel, number)):
-            part = k.slice(part, lead + d, place, 1)
-        yield k.reshape(part, x.shape[:lead])
-
-
 def weighed(k: Any, weight: Any, windows: Any, count: int) -> Any:
     """Windows (n, g, 1, *at, *kernel) times weight (g, m, 1, *kernel), summed over the kernel:
     (n, g, m, *at). Elements of one row of the kernel are added first, then the rows.
     """
     g, m, _, *kernel = weight.shape
-    factors = k.wide(k.reshape(weight, (1, g, m, *(1 for _ in kernel), *kernel)))
+    factors = k.reshape(weight, (1, g, m, *(1 for _ in kernel), *kernel))
     rows: list[Any] = []
-    pairs = zip(_taps(k, k.wide(windows), count), _taps(k, factors, count), strict=True)
-    for number, (x, w) in enumerate(pairs):
+    parts = window_elements(k, windows, count)
+    for number, ((_, x), (_, w)) in enumerate(
+        zip(parts, window_elements(k, factors, count), strict=True)
+    ):
+        product = k.wide(x) * k.wide(w)
         if number % kernel[-1] == 0:
-            rows.append(x * w)
+            rows.append(product)
         else:
-            rows[-1] = rows[-1] + x * w
+            rows[-1] = rows[-1] + product
     total = rows[0]
     for row in rows[1:]:
         total = total + row
@@ -56,6 +47,7 @@ def weights_grad(k: Any, windows: Any, g: Any, count: int) -> Any:
     """
     lead = len(windows.shape) - count
     dims, wide = (0, *range(3, lead)), k.wide(g)
-    sums = [k.reduce("sum", x * wide, dims) for x in _taps(k, k.wide(windows), count)]
+    parts = window_elements(k, windows, count)
+    sums = [k.reduce("sum", k.wide(x) * wide, dims) for _, x in parts]
     each = k.cat([k.reshape(s, (*g.shape[1:3], 1)) for s in sums], 2)
     return k.reshape(each, (*g.shape[1:3], *windows.shape[lead:]))

@@ -17,7 +17,7 @@ import numpy as np
 from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.dtypes import dtype
-from rushlight.ops.pool import adaptive_edges
+from rushlight.ops.adaptive_pool import adaptive_edges
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.views import View
 

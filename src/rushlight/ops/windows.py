@@ -5,7 +5,7 @@ Spatial shapes are tuples over the last dimensions; pads are pairs (before, afte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any  # builder references and tensors
 
 from rushlight import views
@@ -48,6 +48,25 @@ def window_view(
     steps = [s * t for s, t in zip(spatial, stride, strict=True)]
     steps += [s * d for s, d in zip(spatial, dilation, strict=True)]
     return k.as_strided(x, (*shape, *out, *kernel), (*strides, *steps))
+
+
+FEW_ELEMENTS = 16
+"""Windows of so many elements or fewer are worked on one element after the other, for many
+windows at a time: as rows of a reduction they would be too short.
+"""
+
+
+def window_elements(k: Any, windows: Any, count: int) -> Iterator[tuple[Sizes, Any]]:
+    """Each position within windows (*lead, *kernel), where the kernel has `count` dimensions,
+    with the elements (*lead) that all windows have there.
+    """
+    lead = len(windows.shape) - count
+    kernel = windows.shape[lead:]
+    for number in range(views.numel(kernel)):
+        at, part = views.coordinates(kernel, number), windows
+        for d, place in enumerate(at):
+            part = k.slice(part, lead + d, place, 1)
+        yield at, k.reshape(part, windows.shape[:lead])
 
 
 def padded(k: Any, x: Any, pads: Pads, value: Any = 0, gaps: Sizes = ()) -> Any:
