@@ -116,6 +116,8 @@ def test_pools_of_other_dimensions():
     check("F.max_pool1d", normal(3, 9), 3, 2, 1)
     check("F.max_pool3d", normal(1, 2, 4, 4, 5), 2, return_indices=True, second=False)
     check("F.avg_pool1d", normal(2, 3, 9), 3, 2, 1)
+    check("F.avg_pool1d", normal(2, 3, 40), 18)
+    check("F.avg_pool2d", normal(2, 3, 11, 13), (3, 6))
     check("F.avg_pool3d", normal(1, 2, 4, 4, 5), 2, ceil_mode=True)
     check("F.lp_pool2d", np.abs(X2), 2.0, 3, stride=2)
     check("F.max_pool2d", np.array([[[[1, 5, 2], [3, 3, 9]]]]), 2)

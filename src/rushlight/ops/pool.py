@@ -172,10 +172,24 @@ def avg_grad_lower(
 ) -> Any:
     wide = k.wide(g)
     share = wide / _divisor(k, size, wide, kernel, stride, low, count, high)
+    covered = tuple(o * w for o, w in zip(out, kernel, strict=True))
+    is_apart = kernel == stride and not any(low) and all(map(operator.le, covered, size))
+    if is_apart and views.numel(kernel) > FEW_ELEMENTS:
+        rest = tuple((0, n - c) for n, c in zip(size, covered, strict=True))
+        return k.cast(padded(k, _repeated(k, share, kernel), rest), g.dtype)
     one = (1,) * len(kernel)
     pads = spread_pads(out, size, kernel, stride, tuple((p, p) for p in low), one)
     spread = padded(k, share, pads, 0, tuple(s - 1 for s in stride))
     return k.cast(_windows_sum(k, spread, size, kernel, one), g.dtype)
+
+
+def _repeated(k: Any, x: Any, times: Sizes) -> Any:
+    """x (*lead, *at) with each element repeated along each spatial dimension."""
+    lead, at = x.shape[: -len(times)], x.shape[-len(times) :]
+    apart = [n for size in at for n in (size, 1)]
+    grown = [n for size, count in zip(at, times, strict=True) for n in (size, count)]
+    x = k.expand(k.reshape(x, (*lead, *apart)), (*lead, *grown))
+    return k.reshape(x, (*lead, *(s * t for s, t in zip(at, times, strict=True))))
 
 
 AVG_POOL = Op(
