@@ -175,7 +175,7 @@ def _turned(p: _Problem) -> _Problem:
 
 
 FEW_COLUMNS = 128
-LONG_DEPTH = 1024
+LONG_DEPTH = 128
 
 
 def _may_list(p: _Problem, target: str) -> bool:
