@@ -47,6 +47,20 @@ def test_convolution_of_each_channel_by_itself(how, dtype):
     check("F.conv_transpose2d", x, normal(5, 1, 3, 3, seed=1).astype(dtype), groups=5, **how)
 
 
+def test_long_strides_lay_kernels_down_and_add_them_up():
+    x = normal(2, 4, 3, 5)
+    for kernel, how in (
+        ((5, 4), {"stride": (5, 4)}),
+        ((7, 9), {"stride": (5, 4), "padding": (2, 1), "output_padding": (3, 0)}),
+        ((3, 2), {"stride": (5, 4), "padding": 1}),
+    ):
+        weight = normal(4, 3, *kernel, seed=1)
+        check("F.conv_transpose2d", x, weight, normal(3, seed=2), **how)
+        check("F.conv_transpose2d", x, weight, normal(6, seed=2), groups=2, **how)
+    check("F.conv2d", normal(2, 3, 17, 19), normal(4, 3, 5, 6, seed=1), None, stride=(5, 4))
+    check("F.conv_transpose1d", normal(2, 3, 6), normal(3, 2, 50, seed=1), stride=20)
+
+
 def test_other_dimensions():
     check(
         "F.conv1d",

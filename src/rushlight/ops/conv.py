@@ -171,8 +171,10 @@ def input_grad_lower(
     groups: int,
 ) -> Any:
     """Windows of g times the kernel turned round: for each phase of the stride those elements
-    of the kernel that reach it.
+    of the kernel that reach it. Where phases are many, all products are made first.
     """
+    if views.numel(stride) > MOST_PHASES and all(d == 1 for d in dilation):
+        return _overlapped(k, g, weight, size, stride, padding, groups)
     shape = (g.shape[0], weight.shape[1] * groups, *size)
     dims = [
         _phases(large, small, taps, step, low, apart)
@@ -192,6 +194,42 @@ def input_grad_lower(
         placed.append((part, View(part.shape, (*own[:2], *strides), offset)))
     is_whole = sum(views.numel(part.shape) for part, _ in placed) == views.numel(shape)
     return k.update(None if is_whole else k.full(shape, 0, g.dtype), placed, shape, g.dtype)
+
+
+MOST_PHASES = 16
+
+
+def _overlapped(
+    k: Any, g: Any, weight: Any, size: Sizes, stride: Sizes, padding: Pads, groups: int
+) -> Any:
+    """Each element of g times the whole kernel, laid down a stride apart and added up. Pieces
+    of the kernel as long as the stride do not overlap: each is laid down by movement alone.
+    """
+    kernel, at = weight.shape[2:], g.shape[2:]
+    count, (n, c) = len(kernel), (g.shape[0], weight.shape[1] * groups)
+    here, inner, group = _letters(count, groups)
+    weight = _grouped(k, weight, 0, groups)
+    made = k.contract(
+        f"{group}mc{inner},n{group}m{here}->n{group}c{inner}{here}",
+        weight, _grouped(k, g, 1, groups), _wide_dtype(g.dtype),
+    )  # fmt: skip
+    made = k.reshape(made, (n, c, *kernel, *at))
+    pieces = [-(-w // s) for w, s in zip(kernel, stride, strict=True)]
+    rest = [p * s - w for p, s, w in zip(pieces, stride, kernel, strict=True)]
+    none = (0,) * count
+    made = k.pad(made, (0, 0, *none, *none), (0, 0, *rest, *none), 0)
+    order = [0, 1, *(axis for d in range(count) for axis in (2 + count + d, 2 + d))]
+    total: Any = None
+    for place in product(*(range(p) for p in pieces)):
+        part, pads = made, []
+        for d, (piece, s, (low, _)) in enumerate(zip(place, stride, padding, strict=True)):
+            part = k.slice(part, 2 + d, piece * s, s)
+            before = piece * s - low
+            pads.append((before, size[d] - before - at[d] * s))
+        covered = tuple(a * s for a, s in zip(at, stride, strict=True))
+        part = padded(k, k.reshape(k.permute(part, order), (n, c, *covered)), tuple(pads))
+        total = part if total is None else total + part
+    return k.cast(total, g.dtype)
 
 
 def _widest(pads: list[tuple[int, int]]) -> tuple[int, int]:
