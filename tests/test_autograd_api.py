@@ -134,9 +134,44 @@ def test_functional_derivatives():
 
 
 def test_anomaly_detection_names_the_line():
-    x = torch.tensor([-1.0], requires_grad=True)
-    with (
-        pytest.raises(RuntimeError, match=r"'SqrtBackward0' returned nan.*test_autograd_api"),
-        torch.autograd.detect_anomaly(),
-    ):
-        x.sqrt().sum().backward()
+    x = torch.ones(1, requires_grad=True)
+    expected = r"'MulBackward0' returned nan values.*test_autograd_api.*zero_times_x = x \* 0"
+    with pytest.raises(RuntimeError, match=expected), torch.autograd.detect_anomaly():
+        zero_times_x = x * 0
+        zero_times_x.sqrt().sum().backward()  # infinity times zero
+
+
+def test_anomaly_detection_finds_the_birth_of_a_nan_of_the_forward_pass():
+    x = torch.ones(3, requires_grad=True)
+    expected = r"sqrt made it.*test_autograd_api.*first_nan = torch.sqrt\(x - 2\)"
+    with pytest.raises(RuntimeError, match=expected), torch.autograd.detect_anomaly():
+        first_nan = torch.sqrt(x - 2)
+        later = torch.log(first_nan) * 2
+        later.sum().backward()
+
+
+def test_anomaly_detection_remembers_across_flushes_and_names_the_module():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    model[0].register_forward_hook(lambda module, args, out: (out * 0) / 0)
+    with torch.autograd.detect_anomaly():
+        out = model(torch.ones(1, 2))
+        assert torch.isnan(out).all().item()
+        with pytest.raises(RuntimeError, match=r"div made it of numbers in Sequential"):
+            (out + 1).sum().backward()
+
+
+def test_anomaly_detection_of_an_input_and_of_a_loss_that_was_not_watched():
+    x = torch.tensor([float("nan"), 1.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match="an input"), torch.autograd.detect_anomaly():
+        (x * 2).sum().backward()
+    loss = torch.log(-torch.ones(1, requires_grad=True)).sum()
+    assert loss.item() != loss.item()
+    with pytest.raises(RuntimeError, match="not watched"), torch.autograd.detect_anomaly():
+        loss.backward()
+
+
+def test_anomaly_detection_lets_a_dropped_nan_be():
+    x = torch.tensor([-1.0, 4.0], requires_grad=True)
+    with torch.autograd.detect_anomaly():
+        torch.where(x > 0, x.sqrt(), 0).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.25]

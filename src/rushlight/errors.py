@@ -171,6 +171,20 @@ def overwritten(name: str, by: str, where: str) -> RuntimeError:
     )
 
 
+def nan_before_backward(reason: str, place: str, line: str) -> RuntimeError:
+    quoted = f": {line}" if line else ""
+    return RuntimeError(
+        f"backward: the tensor that gradients are taken of holds nan; {reason}{place}{quoted}"
+    )
+
+
+def nan_gradient(node: str, output: int, place: str, line: str) -> RuntimeError:
+    recorded = f" (recorded{place}{': ' if line else ''}{line})" if place else ""
+    return RuntimeError(
+        f"Function '{node}' returned nan values in its {output}th output.{recorded}"
+    )
+
+
 def unused_in_graph() -> RuntimeError:
     return RuntimeError(
         "One of the differentiated Tensors appears to not have been used in the graph. Set "

@@ -1,5 +1,5 @@
-"""Anomaly detection: NaN gradients raise where they appear, and say which line recorded the
-op.
+"""Anomaly detection: NaNs of the forward and of the backward pass raise, and say which line
+recorded the op that made them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ class set_detect_anomaly:
 
 
 class detect_anomaly:
-    """Gradients that are NaN raise inside, naming the operation and the user's line.
+    """Gradients that are NaN, and losses that are before `backward()`, raise a RuntimeError
+    inside: it names the operation that made the first NaN, the user's line and the module.
 
     >>> import rushlight as torch
-    >>> x = torch.zeros(1, requires_grad=True)
+    >>> x = torch.tensor([-1.0], requires_grad=True)
     >>> with torch.autograd.detect_anomaly():
-    ...     y = x.sqrt() * x
+    ...     try:
+    ...         x.log().sum().backward()
+    ...     except RuntimeError as error:
+    ...         print("log made it" in str(error))
+    True
     """
 
     def __init__(self, check_nan: bool = True) -> None:

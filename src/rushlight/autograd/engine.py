@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any  # tensors come later
 
 from rushlight import config, errors
+from rushlight.autograd import nan_search
 from rushlight.autograd.modes import enable_grad, no_grad
 from rushlight.ops.movement import Placed
 from rushlight.ops.registry import OPS, TensorType
@@ -204,6 +205,8 @@ class Walk:
         self._here: tuple[Node, ...] = ()  # the node whose hooks and rule run now
 
     def start(self, roots: Sequence[Any], grads: Sequence[Any]) -> None:
+        if config.scopes.anomaly:
+            nan_search.check_roots(roots)
         for root, grad in zip(roots, grads, strict=True):
             self.send(root._node, root._output, grad)
 
@@ -451,8 +454,8 @@ def accumulate(tensor: Any, grad: Any, create_graph: bool) -> None:
 def _check_finite(node: Node, results: Sequence[Any]) -> None:
     for i, grad in enumerate(results):
         if grad is not None and bool(grad.isnan().any()):
-            where = node.edge.where if node.edge is not None else ""
-            place = f" (recorded at {where})" if where else ""
-            raise RuntimeError(
-                f"Function '{node.name()}' returned nan values in its {i}th output.{place}"
+            where, label = (
+                (node.edge.where, node.edge.label) if node.edge is not None else ("", "")
             )
+            place = errors.origin_text(where, label)
+            raise errors.nan_gradient(node.name(), i, place, nan_search.source_line(where))

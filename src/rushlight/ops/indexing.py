@@ -18,6 +18,7 @@ from rushlight import errors, views
 from rushlight.ops.creation import ARANGE, FILL, FULL
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.movement import PICK, bounded_index, take_view
+from rushlight.ops.rearrange import FLIP
 from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
@@ -254,22 +255,38 @@ def _expand_ellipsis(x: Any, index: tuple[Any, ...]) -> list[Any]:
 
 
 def _sliced(part: slice, size: int) -> tuple[int, int, int]:
-    if part.step is not None and part.step.__index__() <= 0:
-        raise ValueError("step must be greater than zero")
+    """First element, count and step of a slice; a slice that goes down is read upwards."""
+    if part.step is not None and part.step.__index__() == 0:
+        raise ValueError("slice step cannot be zero")
     start, stop, step = part.indices(size)
-    return start, max(0, -(-(stop - start) // step)), step
+    count = max(0, -((start - stop) // step))
+    if step < 0:
+        return (start + (count - 1) * step if count else 0), count, -step
+    return start, count, step
+
+
+def _goes_down(part: slice) -> bool:
+    return part.step is not None and part.step.__index__() < 0
 
 
 class Parsed:
-    """An index read: the basic part by dimension, and index arrays on dimensions of its
-    view.
+    """An index read: the basic part by dimension, index arrays on dimensions of its view, and
+    the dimensions of the view that slices go through downwards.
+
+    Note: slices that go down. No stride is negative, so `x[::-1]` is a copy, as for an index
+    array; assigning to it writes to x all the same.
     """
 
-    __slots__ = ("arrays", "items")
+    __slots__ = ("arrays", "items", "turned")
 
     def __init__(self) -> None:
         self.items: list[Any] = []
         self.arrays: list[tuple[int, Any]] = []
+        self.turned: tuple[int, ...] = ()
+
+    def turn(self, viewed: Any) -> Any:
+        """The view with those dimensions reversed (and back again)."""
+        return FLIP(viewed, dims=self.turned) if self.turned else viewed
 
 
 def parse(x: Any, index: Any) -> Parsed:
@@ -289,6 +306,8 @@ def parse(x: Any, index: Any) -> Parsed:
             dim += 1
         elif isinstance(item, slice):
             parsed.items.append(_sliced(item, x._shape[dim]))
+            if _goes_down(item):
+                parsed.turned += (at,)
             dim += 1
             at += 1
         else:
@@ -357,7 +376,8 @@ def _without_masks(arrays: list[tuple[int, Any]]) -> tuple[Shape, list[Any]]:
 
 @public("Tensor", name="__getitem__")
 def getitem(input: Any, index: Any) -> Any:
-    """The elements at an index: a view for ints and slices, a copy for arrays and masks.
+    """The elements at an index: a view for ints and slices, a copy for arrays, masks and slices
+    that go down.
 
     >>> import rushlight as torch
     >>> x = torch.arange(6).view(2, 3)
@@ -366,8 +386,8 @@ def getitem(input: Any, index: Any) -> Any:
     """
     parsed = parse(input, index)
     if not parsed.arrays:
-        return take_view(PICK, input, items=tuple(parsed.items))
-    viewed = _viewed(input, parsed.items)
+        return parsed.turn(take_view(PICK, input, items=tuple(parsed.items)))
+    viewed = parsed.turn(_viewed(input, parsed.items))
     dims, indices = _without_masks(parsed.arrays)
     return INDEX(viewed, *indices, dims=dims)
 
@@ -383,6 +403,8 @@ def setitem(input: Any, index: Any, value: Any) -> None:
     if not parsed.arrays:
         while value.ndim > viewed.ndim and value._shape[0] == 1:
             value = value.reshape(value._shape[1:])
+        if parsed.turned:
+            value = parsed.turn(value.expand(viewed._shape))
         recorder.write(viewed, value, "copy_")
         return
     if not is_number and value.dtype is not input.dtype and value.ndim:
@@ -391,7 +413,8 @@ def setitem(input: Any, index: Any, value: Any) -> None:
             f"for "
             f"the destination and {value.dtype!r} for the source."
         )
-    recorder.write(viewed, _assigned(viewed, value, parsed.arrays), "index_put_")
+    made = _assigned(parsed.turn(viewed), value, parsed.arrays)
+    recorder.write(viewed, parsed.turn(made), "index_put_")
 
 
 def _number(value: Any, x: Any) -> Any:

@@ -37,6 +37,7 @@ recording = threading.RLock()
 if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
     os.register_at_fork(after_in_child=recording._at_fork_reinit)  # type: ignore[attr-defined]
 MAX_PENDING = 50_000  # positions: a longer trace is flushed by itself
+_PROBES = 3  # positions that anomaly detection adds for each at most, and the one itself
 MAX_EDGES = 400_000  # edges kept in a thread's trie before it starts afresh
 
 
@@ -49,6 +50,7 @@ class Hooks:
     uninterrupted: Callable[[], contextlib.AbstractContextManager[None]]
     copy_value: Callable[[Value], Value]
     number_in_memory: Callable[[Any, TensorType], Value]
+    inspect: Callable[[Trace], Callable[[], None]]
     make_window: Callable[[Value, View], tuple[Value, View | None]]
     pack_node: Callable[[Trace, Node], None]
 
@@ -232,9 +234,10 @@ class Trace:
     def flush(self) -> None:
         """Compute every pending value that is still alive; start a new epoch."""
         with recording, hooks.uninterrupted():
-            edge = self.edge
-            if edge is self.root:
+            if self.edge is self.root:
                 return
+            finish = self._inspected()
+            edge = self.edge
             self.nodes = []
             self.accumulators = []
             self.windows = {}
@@ -247,6 +250,15 @@ class Trace:
                     hooks.execute(self, edge, alive)
             finally:
                 self.restart()
+            if finish is not None:
+                finish()
+
+    def _inspected(self) -> Callable[[], None] | None:
+        """Under anomaly detection, what looks for NaNs once everything is computed."""
+        if not config.scopes.anomaly or self.edge.next * _PROBES > MAX_PENDING:
+            return None
+        self.must_flush = False  # this is the flush
+        return hooks.inspect(self)
 
 
 def settle(value: Value) -> None:
