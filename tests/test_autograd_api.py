@@ -175,3 +175,11 @@ def test_anomaly_detection_lets_a_dropped_nan_be():
     with torch.autograd.detect_anomaly():
         torch.where(x > 0, x.sqrt(), 0).sum().backward()
     assert x.grad.tolist() == [0.0, 0.25]
+
+
+def test_a_second_backward_names_the_line_of_the_shared_part():
+    w = torch.ones(2, requires_grad=True)
+    shared = w * w
+    (shared * 2).sum().backward()
+    with pytest.raises(RuntimeError, match=r"MulBackward0 \(recorded at .*test_autograd_api"):
+        (shared * 3).sum().backward()

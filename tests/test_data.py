@@ -158,6 +158,15 @@ def test_ranks_share_a_dataset(drop_last):
     assert sorted(shuffled) == list(range(10))
 
 
+@pytest.mark.parametrize("size", [0, 1, 5, 8])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_ranks_can_visit_every_sample_exactly_once(size, shuffle):
+    kind = rl.utils.data.DistributedSampler
+    shares = [kind(range(size), 3, rank, shuffle=shuffle, even=False) for rank in range(3)]
+    assert sorted(i for share in shares for i in share) == list(range(size))
+    assert [len(list(share)) for share in shares] == [len(share) for share in shares]
+
+
 class _Words(rl.utils.data.Dataset):
     """Samples whose making depends on how long the word is."""
 

@@ -203,7 +203,8 @@ class DistributedSampler(Sampler[int]):
     """One rank's share of a dataset's indices: every `num_replicas`-th, from `rank` on.
 
     All ranks shuffle alike, by `seed` and the epoch last given to `set_epoch`. Where the length
-    cannot be shared evenly, the first indices are repeated, or the last dropped (`drop_last`).
+    cannot be shared evenly, the first indices are repeated, or the last dropped (`drop_last`), or
+    with `even=False` the last ranks have one index less: each is visited exactly once.
     """
 
     def __init__(
@@ -214,6 +215,8 @@ class DistributedSampler(Sampler[int]):
         shuffle: bool = True,
         seed: int = 0,
         drop_last: bool = False,
+        *,
+        even: bool = True,
     ) -> None:
         if num_replicas is None or rank is None:
             num_replicas, rank = _place_in_group(num_replicas, rank)
@@ -230,6 +233,8 @@ class DistributedSampler(Sampler[int]):
         is_cut = drop_last and size % num_replicas != 0
         self.num_samples = size // num_replicas if is_cut else -(-size // num_replicas)
         self.total_size = self.num_samples * num_replicas
+        if not even and not drop_last:
+            self.num_samples, self.total_size = len(range(rank, size, num_replicas)), size
         self.shuffle = shuffle
         self.seed = seed
 

@@ -210,5 +210,5 @@ def _explained(path: Any) -> Iterator[None]:  # Any: a path, or None for a strea
         name = f" {path!r}" if path is not None else ""
         raise RuntimeError(
             f"load: failed reading the zip archive{name}: {error}. "
-            "The file is damaged or was not written completely."
+            "The file is damaged, or incomplete because it was not written to its end."
         ) from error

@@ -75,7 +75,7 @@ class Node(_Rare):
     @property
     def saved(self) -> tuple[Saved, ...]:
         """The operands, as far as they were saved."""
-        if self.edge is None:
+        if self.edge is None or self.freed:
             return self.__dict__.get("saved_operands", ())  # type: ignore[no-any-return]
         return tuple(
             (value, o.view, o.type.shape, o.type.dtype)
@@ -114,13 +114,14 @@ class Node(_Rare):
     def free(self) -> None:
         """Drop what was saved; using the node again raises."""
         self.freed = True
-        self.edge = None
         self.values = self.outs = ()
         self.__dict__.pop("saved_operands", None)
 
     def check_alive(self) -> None:
         if self.freed:
-            raise errors.graph_freed(self.name())
+            edge = self.edge
+            place = errors.origin_text(edge.where, edge.label) if edge is not None else ""
+            raise errors.graph_freed(self.name(), place)
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
         """Call `hook(grad_inputs, grad_outputs)` after the node ran; may return new
