@@ -203,8 +203,8 @@ class DistributedSampler(Sampler[int]):
     """One rank's share of a dataset's indices: every `num_replicas`-th, from `rank` on.
 
     All ranks shuffle alike, by `seed` and the epoch last given to `set_epoch`. Where the length
-    cannot be shared evenly, the first indices are repeated, or the last dropped (`drop_last`), or
-    with `even=False` the last ranks have one index less: each is visited exactly once.
+    cannot be shared evenly, the first indices are repeated, or the last dropped (`drop_last`).
+    With `even=False` the last ranks have one index less instead: each is visited exactly once.
     """
 
     def __init__(
