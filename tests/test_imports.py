@@ -57,6 +57,7 @@ ROOMS = [
     "distributed",
     "nn",
     "optim",
+    "distributions",
     "amp",
     "cuda",
     "cpu",

@@ -1,0 +1,401 @@
+"""Distributions of one real number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import rushlight as rl
+from rushlight.distributions import constraints
+from rushlight.distributions.distribution import Distribution
+from rushlight.distributions.utils import broadcast_all
+from rushlight.tensor import Tensor
+
+Shape = Sequence[int]
+_EULER = 0.57721566490153286
+
+
+def _uniform(shape: Shape, like: Tensor) -> Tensor:
+    """Uniform draws strictly between 0 and 1."""
+    eps = rl.finfo(like.dtype).eps
+    return rl.rand(shape, dtype=like.dtype).clamp(eps / 2, 1 - eps / 2)
+
+
+class _LocationScale(Distribution):
+    """loc + scale * x of a standard distribution of x."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        return self.loc + self._standard(shape) * self.scale
+
+    def _standard(self, shape: Shape) -> Tensor:
+        raise NotImplementedError
+
+    def _scaled(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        return (value - self.loc) / self.scale
+
+
+class Normal(_LocationScale):
+    """The normal distribution.
+
+    >>> import rushlight as torch
+    >>> torch.distributions.Normal(0.0, 1.0).log_prob(torch.tensor(0.0))
+    tensor(-0.9189)
+    """
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.scale
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale.square()
+
+    def _standard(self, shape: Shape) -> Tensor:
+        return rl.randn(shape, dtype=self.loc.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x = self._scaled(value)
+        return -x.square() / 2 - self.scale.log() - math.log(2 * math.pi) / 2
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return (1 + (self._scaled(value) / math.sqrt(2)).erf()) / 2
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.loc + self.scale * (2 * value - 1).erfinv() * math.sqrt(2)
+
+    def entropy(self) -> Tensor:
+        return 0.5 + math.log(2 * math.pi) / 2 + self.scale.log()
+
+
+class LogNormal(_LocationScale):
+    """exp of a normal variable."""
+
+    support = constraints.positive
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.loc + self.scale.square() / 2).exp()
+
+    @property
+    def mode(self) -> Tensor:
+        return (self.loc - self.scale.square()).exp()
+
+    @property
+    def variance(self) -> Tensor:
+        square = self.scale.square()
+        return square.expm1() * (2 * self.loc + square).exp()
+
+    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+        return super().rsample(sample_shape).exp()
+
+    def _standard(self, shape: Shape) -> Tensor:
+        return rl.randn(shape, dtype=self.loc.dtype)
+
+    @property
+    def base_dist(self) -> Normal:
+        """The distribution of the logarithm."""
+        return Normal(self.loc, self.scale, validate_args=False)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        return self.base_dist.log_prob(value.log()) - value.log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        return self.base_dist.cdf(value.log())
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base_dist.icdf(value).exp()
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() + self.loc
+
+
+class Laplace(_LocationScale):
+    """Two exponential distributions, back to back."""
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return 2 * self.scale.square()
+
+    @property
+    def stddev(self) -> Tensor:
+        return math.sqrt(2) * self.scale
+
+    def _standard(self, shape: Shape) -> Tensor:
+        u = 2 * _uniform(shape, self.loc) - 1
+        return -u.sign() * (-u.abs()).log1p()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return -self._scaled(value).abs() - (2 * self.scale).log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        x = self._scaled(value)
+        return 0.5 - 0.5 * x.sign() * (-x.abs()).expm1()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        x = value - 0.5
+        return self.loc - self.scale * x.sign() * (-2 * x.abs()).log1p()
+
+    def entropy(self) -> Tensor:
+        return 1 + (2 * self.scale).log()
+
+
+class Cauchy(_LocationScale):
+    """The ratio of two normal variables; it has no mean."""
+
+    @property
+    def mean(self) -> Tensor:
+        return rl.full_like(self.loc, math.nan)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return rl.full_like(self.loc, math.inf)
+
+    def _standard(self, shape: Shape) -> Tensor:
+        return (math.pi * (_uniform(shape, self.loc) - 0.5)).tan()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return -math.log(math.pi) - self.scale.log() - self._scaled(value).square().log1p()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return self._scaled(value).atan() / math.pi + 0.5
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
+
+    def entropy(self) -> Tensor:
+        return math.log(4 * math.pi) + self.scale.log()
+
+
+class Gumbel(_LocationScale):
+    """The largest of many variables, in the limit."""
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc + self.scale * _EULER
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def stddev(self) -> Tensor:
+        return math.pi / math.sqrt(6) * self.scale
+
+    @property
+    def variance(self) -> Tensor:
+        return self.stddev.square()
+
+    def _standard(self, shape: Shape) -> Tensor:
+        return -(-_uniform(shape, self.loc).log()).log()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x = self._scaled(value)
+        return -x - (-x).exp() - self.scale.log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return (-(-self._scaled(value)).exp()).exp()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.loc - self.scale * (-value.log()).log()
+
+    def entropy(self) -> Tensor:
+        return self.scale.log() + (1 + _EULER)
+
+
+class _Half(Distribution):
+    """The absolute value of a variable that is symmetric around zero."""
+
+    arg_constraints = {"scale": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+    _whole: type[_LocationScale]
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        (self.scale,) = broadcast_all(scale)
+        super().__init__(self.scale.shape, (), validate_args)
+
+    @property
+    def base_dist(self) -> Any:
+        """The symmetric distribution."""
+        return self._whole(rl.zeros_like(self.scale), self.scale, validate_args=False)
+
+    @property
+    def mode(self) -> Tensor:
+        return rl.zeros_like(self.scale)
+
+    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+        return self.base_dist.rsample(sample_shape).abs()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        density = self.base_dist.log_prob(value) + math.log(2)
+        return rl.where(value >= 0, density, -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() - math.log(2)
+
+
+class HalfNormal(_Half):
+    """The absolute value of a normal variable."""
+
+    _whole = Normal
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale.square() * (1 - 2 / math.pi)
+
+
+class HalfCauchy(_Half):
+    """The absolute value of a Cauchy variable."""
+
+    _whole = Cauchy
+
+    @property
+    def mean(self) -> Tensor:
+        return rl.full_like(self.scale, math.inf)
+
+    @property
+    def variance(self) -> Tensor:
+        return rl.full_like(self.scale, math.inf)
+
+
+class Exponential(Distribution):
+    """The time to the next event, of `rate` events a unit of time."""
+
+    arg_constraints = {"rate": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+        (self.rate,) = broadcast_all(rate)
+        super().__init__(self.rate.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate.reciprocal()
+
+    @property
+    def mode(self) -> Tensor:
+        return rl.zeros_like(self.rate)
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.rate.reciprocal()
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate.pow(-2)
+
+    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        return rl.empty(shape, dtype=self.rate.dtype).exponential_() / self.rate
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        return self.rate.log() - self.rate * value
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        return -(-self.rate * value).expm1()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return -(-value).log1p() / self.rate
+
+    def entropy(self) -> Tensor:
+        return 1 - self.rate.log()
+
+
+class Uniform(Distribution):
+    """All values of [low, high) alike."""
+
+    arg_constraints = {"low": constraints.dependent, "high": constraints.dependent}
+    has_rsample = True
+
+    def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
+        self.low, self.high = broadcast_all(low, high)
+        super().__init__(self.low.shape, (), validate_args)
+        if self._validate_args and not (self.low < self.high).all():
+            raise ValueError("Uniform is not defined when low>= high")
+
+    @constraints.dependent_property
+    def support(self) -> Any:
+        return constraints.interval(self.low, self.high)
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.high + self.low) / 2
+
+    @property
+    def mode(self) -> Tensor:
+        return math.nan * self.high
+
+    @property
+    def stddev(self) -> Tensor:
+        return (self.high - self.low) / math.sqrt(12)
+
+    @property
+    def variance(self) -> Tensor:
+        return (self.high - self.low).square() / 12
+
+    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+        drawn = rl.rand(self._extended_shape(sample_shape), dtype=self.low.dtype)
+        return self.low + drawn * (self.high - self.low)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        inside = (self.low <= value) & (self.high > value)
+        return inside.to(self.low.dtype).log() - (self.high - self.low).log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return value * (self.high - self.low) + self.low
+
+    def entropy(self) -> Tensor:
+        return (self.high - self.low).log()

@@ -1,0 +1,61 @@
+"""What distributions share: parameters of one shape, probabilities and logits."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import rushlight as rl
+from rushlight.tensor import Tensor
+
+
+def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
+    """Tensors and numbers as tensors of one shape; numbers take the dtype of a tensor."""
+    for value in values:
+        if not isinstance(value, Tensor | int | float):
+            raise ValueError(
+                f"broadcast_all: expected tensors or numbers, got {type(value).__name__}"
+            )
+    kinds = [v.dtype for v in values if isinstance(v, Tensor)]
+    kind = kinds[0] if kinds else rl.get_default_dtype()
+    made = [v if isinstance(v, Tensor) else rl.tensor(v, dtype=kind) for v in values]
+    return tuple(rl.broadcast_tensors(*made))
+
+
+def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
+    """Probabilities from logits: of one event each, or along the last dimension."""
+    return logits.sigmoid() if is_binary else logits.softmax(-1)
+
+
+def clamp_probs(probs: Tensor) -> Tensor:
+    """Probabilities a little away from 0 and 1, so that logits are finite."""
+    eps = rl.finfo(probs.dtype).eps
+    return probs.clamp(eps, 1 - eps)
+
+
+def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
+    """Logits from probabilities: of one event each, or along the last dimension."""
+    inner = clamp_probs(probs)
+    return inner.log() - (-inner).log1p() if is_binary else inner.log()
+
+
+class lazy_property:
+    """An attribute that is computed, with gradients, when it is first asked for."""
+
+    def __init__(self, wrapped: Callable[[Any], Any]) -> None:
+        self.wrapped = wrapped
+        functools.update_wrapper(self, wrapped)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        with rl.enable_grad():
+            value = self.wrapped(instance)
+        setattr(instance, self.wrapped.__name__, value)
+        return value
+
+
+def sum_rightmost(value: Tensor, count: int) -> Tensor:
+    """The sum over the last `count` dimensions."""
+    return value.flatten(value.ndim - count).sum(-1) if count else value
