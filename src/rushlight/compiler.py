@@ -6,8 +6,14 @@ Python body when its arguments match is not built yet.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any  # any function or module
+
+import numpy
+
+from rushlight.tensor import Tensor, from_numpy
 
 
 def compile(
@@ -18,7 +24,11 @@ def compile(
     backend: str | Callable[..., Any] = "rushlight",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
 ) -> Any:
     """The function or module itself: its operations are recorded and compiled as they are.
 
@@ -43,9 +53,81 @@ def is_compiling() -> bool:
     return False
 
 
-def disable(function: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+def is_dynamo_compiling() -> bool:
+    """False, as `is_compiling`."""
+    return False
+
+
+def is_exporting() -> bool:
+    """False, as `is_compiling`."""
+    return False
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """The function itself; as a decorator too."""
-    return function if function is not None else disable
+    return fn if fn is not None else disable
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """The function itself: every operation it calls is recorded."""
+    return fn
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """The function itself: it is called whenever it is called."""
+    return fn
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Results have memory of their own: nothing ends with a step."""
+
+
+class set_stance(contextlib.ContextDecorator):
+    """Accepted for programs that use it: there is one way of running code, whatever stance."""
+
+    def __init__(
+        self,
+        stance: str = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: str | Callable[..., Any] | None = None,
+    ) -> None:
+        self.stance = stance
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
+    """The one there is."""
+    return ["rushlight"]
+
+
+def get_default_backend() -> str:
+    """The one there is."""
+    return "rushlight"
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of NumPy arrays as one of tensors.
+
+    >>> import numpy
+    >>> import rushlight as torch
+    >>> torch.compiler.wrap_numpy(numpy.sort)(torch.tensor([2.0, 1.0]))
+    tensor([1., 2.])
+    """
+
+    @functools.wraps(fn)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        given = [a.numpy() if isinstance(a, Tensor) else a for a in args]
+        named = {k: a.numpy() if isinstance(a, Tensor) else a for k, a in kwargs.items()}
+        made = fn(*given, **named)
+        return from_numpy(made) if isinstance(made, numpy.ndarray) else made
+
+    return inner
 
 
 def reset() -> None:
