@@ -15,7 +15,7 @@ from rushlight.ops import precision
 from rushlight.ops.registry import PUBLIC, Public
 from rushlight.tensor import Tensor
 from rushlight.trace.record import local
-from rushlight.trace.write import write
+from rushlight.trace.write import check_apart, write
 
 Function = Callable[..., Any]
 NAMESPACES: dict[str, dict[str, Function]] = {
@@ -116,6 +116,7 @@ def deliver(target: Any, result: Any, name: str) -> Any:
         )
     if result.dtype.category > target.dtype.category:
         raise errors.cannot_cast(name, result.dtype, target.dtype)
+    check_apart(target, name)
     if target._shape != result._shape:
         target.resize_(result._shape)
     return write(target, result, name)

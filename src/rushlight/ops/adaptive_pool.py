@@ -8,7 +8,7 @@ from typing import Any  # operands are tensors
 import numpy as np
 
 from rushlight import dtypes as dt
-from rushlight import views
+from rushlight import errors, views
 from rushlight.ops.max_pool import POOL_SCATTER, max_type, planes
 from rushlight.ops.pool import avg_pool
 from rushlight.ops.registry import Op, public
@@ -22,6 +22,10 @@ def adaptive_edges(size: int, out: int) -> list[tuple[int, int]]:
 
 
 def _adaptive_size(op: str, x: Any, output_size: Any, count: int) -> Sizes:
+    if count > 1 and isinstance(output_size, list | tuple) and x.ndim <= len(output_size):
+        raise ValueError(
+            f"{op}: Input dimension should be at least {count + 1}, got shape {list(x.shape)}"
+        )
     if x.ndim not in (count + 1, count + 2) or 0 in x.shape[-count:]:
         raise RuntimeError(
             f"{op}: Expected {count + 1}D or {count + 2}D tensor with non-zero spatial sizes, "
@@ -48,7 +52,7 @@ def _adaptive_avg(op: str, count: int, x: Any, output_size: Any) -> Any:
     size = _adaptive_size(op, x, output_size, count)
     spatial = x.shape[-count:]
     if not x.dtype.is_floating_point:
-        raise RuntimeError(f'{op}: "{op}" not implemented for {x.dtype!r}')
+        raise errors.not_implemented_for(op, x.dtype, "a floating dtype")
     if all(s == 1 for s in size):
         return x.mean(list(range(-count, 0)), keepdim=True)
     if 0 not in size and all(n % s == 0 for n, s in zip(spatial, size, strict=True)):

@@ -443,9 +443,12 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
         )
     if index.dtype is not dt.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
-    x = input if input.ndim else input.reshape(1)
     vector = index if index.ndim else index.reshape(1)
-    return INDEX_PUT(x, value, vector, dims=(at,), accumulate=False).reshape(input._shape)
+    size = input._shape[at] if input.ndim else 1
+    none = FULL(shape=(size,), value=False, dtype=dt.bool_)
+    chosen = INDEX_PUT(none, True, vector, dims=(0,), accumulate=False)
+    line = [size if d == at else 1 for d in range(input.ndim)]
+    return masked_fill(input, chosen.reshape(line), value)
 
 
 _KINDS = {"prod": "mul", "mean": "add", "amax": "max", "amin": "min"}
@@ -497,8 +500,6 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
             f"put_(): Expected source and index to have the same number of elements, but got "
             f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
-    if not index.numel():
-        return input.clone()
     flat, places, values = input.reshape(-1), index.reshape(-1), source.reshape(-1)
     made = INDEX_PUT(flat, values, places, dims=(0,), accumulate=bool(accumulate))
     return made.reshape(input._shape)

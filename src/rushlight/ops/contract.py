@@ -11,7 +11,7 @@ from typing import Any  # operands are tensors and numbers
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops.registry import Op, TensorType, public, recorder
 
 
 def conjugate(x: Any) -> Any:
@@ -250,11 +250,14 @@ def _checked_scale(op: str, name: str, number: Any, product: Any) -> Any:
 
 
 def added(op: str, input: Any, product: Any, beta: Any, alpha: Any) -> Any:
-    """beta * input + alpha * product; a beta of 0 ignores the input, NaN and all."""
+    """beta * input + alpha * product; a beta of 0 ignores the input, NaN and all.
+
+    With integers both numbers are cut to integers first, as PyTorch does here.
+    """
     if input.dtype is not product.dtype:
         raise errors.mixed_dtypes(op, input.dtype, product.dtype)
-    _checked_scale(op, "beta", beta, product)
-    _checked_scale(op, "alpha", alpha, product)
+    if product.dtype.is_integral:
+        beta, alpha = int(beta), int(alpha)
     shape = views.broadcast_shapes(op, input.shape, product.shape)
     if shape != product.shape:
         raise errors.cannot_broadcast(op, (input.shape, product.shape), -1)
@@ -303,13 +306,22 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
     return added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
-@public("torch", "Tensor", inplace=True, out=True)
+@public("torch", "Tensor", out=True)
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
     check_ndim("addbmm", "batch1", batch1, 3)
     check_ndim("addbmm", "batch2", batch2, 3)
     product = CONTRACT(batch1, batch2, equation="bmk,bkn->mn")
     return added("addbmm", input, product, beta, alpha)
+
+
+@public("Tensor", name="addbmm_")
+def addbmm_(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """In-place form of `addbmm`, the one that takes the result's shape where it is larger."""
+    made = addbmm(input, batch1, batch2, beta=beta, alpha=alpha)
+    if made.shape != input.shape:
+        input.resize_(made.shape)
+    return recorder.write(input, made, "addbmm_")
 
 
 # -- products of several, and of general shapes
@@ -377,7 +389,7 @@ def multi_dot(tensors: Any) -> Any:
 @public("torch", out=True)
 def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     """Sums of products over pairs of dimensions: the last `dims` of a with the first of b, or
-    lists.
+    lists. A size of 1 is repeated to meet the other's.
     """
     if hasattr(dims, "tolist"):
         dims = dims.tolist()
@@ -399,6 +411,10 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     a_letters = list(letters_for(a.ndim))
     b_letters = list(letters_for(b.ndim, "".join(a_letters)))
     for i, j in zip(left, right, strict=True):
+        if a.shape[i] == 1:
+            b = b.sum(j, keepdim=True, dtype=b.dtype)
+        elif b.shape[j] == 1:
+            a = a.sum(i, keepdim=True, dtype=a.dtype)
         if a.shape[i] != b.shape[j]:
             raise RuntimeError(
                 f"tensordot: contracted dimensions need to match, but first has size "

@@ -108,6 +108,8 @@ def to(input: Any, *args: Any, **named: Any) -> Any:
 
 def _conversion(name: str, kind: dtype) -> None:
     def method(input: Any, memory_format: Any = None) -> Any:
+        if memory_format is not None:
+            return to(input, kind, memory_format=memory_format)
         return input if input.dtype is kind else CAST(input, dtype=kind)
 
     method.__name__ = method.__qualname__ = name
@@ -249,6 +251,8 @@ def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
         src = FILL(src, shape=(), dtype=input.dtype)
     if src is input:
         return input
+    if input._view is None:  # the history of what is overwritten ends in zeros, not in None
+        src = unrelated(src, input)
     return recorder.write(input, src, "copy_")
 
 

@@ -34,14 +34,16 @@ UNRELATED = Op(  # a value that took nothing from other operands but their place
     type=lambda made, *others, shapes: TensorType(made.shape, made.dtype),
     lower=lambda k, made, *others, shapes: made,
     vjp=lambda g, out, made, *others, shapes: (
-        None,
+        g,
         *(FULL(shape=s, value=0, dtype=g.dtype) for s in shapes),
     ),
 )
 
 
 def unrelated(made: Any, *others: Any) -> Any:
-    """`made`, with zero gradients for tensors that only gave it a shape or a distribution."""
+    """`made`, with zero gradients for tensors that only gave it a shape, a distribution or a
+    place.
+    """
     tracked = [t for t in others if getattr(t, "requires_grad", False)]
     if not tracked or not config.scopes.grad_enabled:
         return made
@@ -432,6 +434,8 @@ def logspace(
     """base to the power of `steps` evenly spaced exponents."""
     _check_points("logspace", start, end)
     kind = dtype or _points_kind(start, end)
+    if kind.is_integral and steps > 1:  # PyTorch has the ends in the result's dtype
+        start, end = (int(plain_number(x)) for x in (start, end))
     made = LOGSPACE(start, end, base, steps=_check_steps("logspace", steps), dtype=kind)
     return with_grad(made, requires_grad, device)
 

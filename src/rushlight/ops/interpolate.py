@@ -467,6 +467,11 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
 #
 
 
+def _apart(made: Any, x: Any) -> Any:
+    """`made`, copied if it is still a view of x: shuffles never share memory."""
+    return made.clone() if made._storage is x._storage else made
+
+
 @public("torch", "F")
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     """(*, C * r^2, H, W) to (*, C, H * r, W * r)."""
@@ -478,8 +483,9 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
             f"of upscale_factor {r}, but got {list(input.shape)}"
         )
     *lead, channels, height, width = input.shape
-    x = input.reshape(-1, channels // (r * r), r, r, height, width).permute(0, 1, 4, 2, 5, 3)
-    return x.reshape(*lead, channels // (r * r), height * r, width * r)
+    inner = (math.prod(lead), channels // (r * r), r, r, height, width)
+    x = input.reshape(inner).permute(0, 1, 4, 2, 5, 3)
+    return _apart(x.reshape(*lead, channels // (r * r), height * r, width * r), input)
 
 
 @public("torch", "F")
@@ -493,8 +499,9 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
             f"but got {list(input.shape)}"
         )
     *lead, channels, height, width = input.shape
-    x = input.reshape(-1, channels, height // r, r, width // r, r).permute(0, 1, 3, 5, 2, 4)
-    return x.reshape(*lead, channels * r * r, height // r, width // r)
+    inner = (math.prod(lead), channels, height // r, r, width // r, r)
+    x = input.reshape(inner).permute(0, 1, 3, 5, 2, 4)
+    return _apart(x.reshape(*lead, channels * r * r, height // r, width // r), input)
 
 
 @public("torch", "F")
@@ -511,4 +518,4 @@ def channel_shuffle(input: Any, groups: int) -> Any:
         )
     shape = input.shape
     grouped = input.reshape(shape[0], groups, shape[1] // groups, *shape[2:])
-    return grouped.transpose(1, 2).reshape(*shape)
+    return _apart(grouped.transpose(1, 2).reshape(*shape), input)

@@ -226,10 +226,12 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """input where target is 1, max(0, margin - input) where it is -1."""
+    """input where target is 1, max(0, margin - input) where it is -1 (for other targets both,
+    as PyTorch adds them).
+    """
     reduction = reduction_of(reduction, size_average, reduce)
-    far = OPS["where"](target == -1, (margin - input).clamp(min=0), 0)
-    near = OPS["where"](target == 1, input, 0)
+    far = OPS["where"](target == 1, 0, (margin - input).clamp(min=0))
+    near = OPS["where"](target == -1, 0, input)
     return reduced(far + near, reduction)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
-from rushlight import views
+from rushlight import errors, views
 from rushlight.ops.indexing import only_last
 from rushlight.ops.pool import reach_pads, settings
 from rushlight.ops.registry import Op, TensorType, public
@@ -163,7 +163,7 @@ def _max_pool(
 ) -> tuple[Any, Any]:
     found = settings(op, x, count, kernel, stride, padding, dilation, bool(ceil_mode))
     if x.dtype is dt.bool_ or x.dtype.is_complex:
-        raise RuntimeError(f'{op}: "{op}" not implemented for {x.dtype!r}')
+        raise errors.not_implemented_for(op, x.dtype, "real numbers")
     made: tuple[Any, Any] = MAX_POOL(x, **dict(zip(_MAX, found, strict=True)))
     return made
 

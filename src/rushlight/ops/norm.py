@@ -116,7 +116,9 @@ def rms_norm(
 
 def _of_channels(parameter: Any, ndim: int) -> Any:
     """A vector over channels, shaped to broadcast over (N, C, ...)."""
-    return None if parameter is None else parameter.reshape(1, -1, *(1,) * (ndim - 2))
+    if parameter is None or ndim < 2:
+        return parameter
+    return parameter.reshape(1, -1, *(1,) * (ndim - 2))
 
 
 @public("torch", "F")
@@ -278,15 +280,13 @@ def local_response_norm(
     wide = CAST(input, dtype=dt.float64) if input.dtype.is_floating_point else input
     square = (wide * wide).reshape(input.shape[0], 1, input.shape[1], -1)
     total = window_sum(square, (size, 1), (size // 2, (size - 1) // 2))
-    scale = (total.reshape(input.shape) * (alpha / size) + k).pow(beta)
-    return CAST(wide / scale, dtype=input.dtype)
+    total = total.reshape(input.shape)
+    mean = total // size if input.dtype.is_integral else total / size
+    made = wide / (mean * alpha + k).pow(beta)
+    return CAST(made, dtype=input.dtype) if input.dtype.is_floating_point else made
 
 
-@public("F")
-def normalize(
-    input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None
-) -> Any:
+@public("F", out=True)
+def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Any:
     """Divided by its p-norm along `dim`, which is taken to be at least `eps`."""
-    length = input.norm(p, dim, keepdim=True).clamp(min=eps)
-    result = input / length
-    return result if out is None else out.copy_(result)
+    return input / input.norm(p, dim, keepdim=True).clamp(min=eps)

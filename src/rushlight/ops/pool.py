@@ -7,7 +7,7 @@ import operator
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
-from rushlight import views
+from rushlight import errors, views
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.windows import (
     FEW_ELEMENTS,
@@ -156,7 +156,10 @@ def avg_pool_lower(
     one = (1,) * len(kernel)
     wide = padded(k, k.wide(x), reach_pads(size, kernel, stride, low, one, out))
     total = _windows_sum(k, wide, out, kernel, stride)
-    return k.cast(total / _divisor(k, size, total, kernel, stride, low, count, high), x.dtype)
+    divisor = _divisor(k, size, total, kernel, stride, low, count, high)
+    if x.dtype.is_integral:
+        return k.truncdiv(total, int(divisor) if isinstance(divisor, float) else divisor)
+    return k.cast(total / divisor, x.dtype)
 
 
 def avg_grad_lower(
@@ -243,9 +246,7 @@ def avg_pool(
         op, x, count, kernel, stride, padding, 1, bool(ceil_mode)
     )
     if not x.dtype.is_floating_point and x.dtype is not dt.int64:
-        raise RuntimeError(f'{op}: "{op}" not implemented for {x.dtype!r}')
-    if x.dtype is dt.int64:
-        raise RuntimeError(f'{op}: "{op}" not implemented for {x.dtype!r}')
+        raise errors.not_implemented_for(op, x.dtype, "a floating dtype or int64")
     how: Any = "padded" if count_include_pad else "inside"
     if divisor_override is not None:
         how = int(divisor_override)
@@ -288,7 +289,7 @@ def _public_avg(count: int) -> None:
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = "The mean of each window."
-    public("F")(function)
+    public("F", out=True)(function)
 
 
 _public_avg(2)

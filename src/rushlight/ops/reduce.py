@@ -15,7 +15,7 @@ from rushlight import config, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
 from rushlight.ops import return_types
-from rushlight.ops.elementwise import CAST, WHERE, scaled
+from rushlight.ops.elementwise import CAST, WHERE, check_tensors, scaled
 from rushlight.ops.pick import PLACE
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
@@ -348,6 +348,7 @@ def _max_of_dim(op: Op, name: str, kind: Any, input: Any, dim: int, keepdim: boo
 
 def _max_or_min(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """max() of all, max(dim), or max(other), told apart by what is given."""
+    check_tensors(name, input=input)
     kwargs = dict(kwargs)
     if "axis" in kwargs:
         kwargs["dim"] = kwargs.pop("axis")

@@ -89,6 +89,11 @@ def check_writable(x: Any, op_name: str) -> None:
             raise errors.leaf_in_place(op_name)
         if x._base is not None and isinstance(x._base._node, Accumulate):
             raise errors.view_of_leaf_in_place(op_name)
+    check_apart(x, op_name)
+
+
+def check_apart(x: Any, op_name: str) -> None:
+    """Raise if elements of x share memory with each other."""
     if x._view is not None and any(
         stride == 0 and size > 1 for size, stride in zip(x._shape, x._strides, strict=True)
     ):  # like PyTorch, only plain repetition is refused
