@@ -20,6 +20,7 @@ from rushlight.ops import (
     arithmetic,
     bitwise,
     comparison,
+    complex_parts,
     contract,
     creation,
     movement,
@@ -230,6 +231,21 @@ class Tensor:
     def mH(self) -> Any:
         """The conjugate transposes of a batch of matrices."""
         return movement.adjoint(self)
+
+    @property
+    def real(self) -> Any:
+        """The real parts: of a real tensor itself."""
+        return complex_parts.real(self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary parts of a complex tensor."""
+        return complex_parts.imag(self)
+
+    def new(self, *args: Any, device: Any = None) -> Any:
+        """`new(2, 3)`: zeros of this dtype and shape; `new([..])` holds the data."""
+        check_usable(device)
+        return _legacy_tensor(*args, dtype=self.dtype)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         if memory_format is not None and str(memory_format).endswith("channels_last"):
@@ -780,9 +796,11 @@ def _not_numbers(data: Any) -> Exception:
     return RuntimeError(f"Could not infer dtype of {type(leaf).__name__}")
 
 
-def _legacy_tensor(*args: Any, device: Any = None) -> Tensor:
+def _legacy_tensor(
+    *args: Any, dtype: dtype | None = None, device: Any = None
+) -> Tensor:
     """`Tensor(2, 3)` is uninitialised memory of that shape; `Tensor([..])` holds the data."""
-    kind = config.default_dtype()
+    kind = dtype or config.default_dtype()
     if len(args) == 1 and not isinstance(args[0], int):
         if isinstance(args[0], Size):
             return creation.FULL(shape=tuple(args[0]), value=0, dtype=kind)

@@ -409,6 +409,12 @@ def _check_points(op: str, *points: Any) -> None:
             )
 
 
+def _ends(kind: dtype, steps: int, *points: Any) -> list[Any]:
+    """Start and end; in an integral result PyTorch cuts them to integers first."""
+    is_cut = kind.is_integral and steps > 1
+    return [int(plain_number(x)) if is_cut else x for x in points]
+
+
 def _points_kind(*points: Any) -> dtype:
     return number_kind(*points, 0.0)
 
@@ -421,7 +427,8 @@ def linspace(
     """`steps` evenly spaced numbers from start to end, both included."""
     _check_points("linspace", start, end)
     kind = dtype or _points_kind(start, end)
-    made = LINSPACE(start, end, steps=_check_steps("linspace", steps), dtype=kind)
+    steps = _check_steps("linspace", steps)
+    made = LINSPACE(*_ends(kind, steps, start, end), steps=steps, dtype=kind)
     return with_grad(made, requires_grad, device)
 
 
@@ -434,9 +441,8 @@ def logspace(
     """base to the power of `steps` evenly spaced exponents."""
     _check_points("logspace", start, end)
     kind = dtype or _points_kind(start, end)
-    if kind.is_integral and steps > 1:  # PyTorch has the ends in the result's dtype
-        start, end = (int(plain_number(x)) for x in (start, end))
-    made = LOGSPACE(start, end, base, steps=_check_steps("logspace", steps), dtype=kind)
+    steps = _check_steps("logspace", steps)
+    made = LOGSPACE(*_ends(kind, steps, start, end), base, steps=steps, dtype=kind)
     return with_grad(made, requires_grad, device)
 
 

@@ -516,7 +516,7 @@ def argwhere(input: Any) -> Any:
     return nonzero(input)
 
 
-@public("torch")
+@public("torch", "Tensor")
 def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
     """The first `size` positions of elements that are not zero, filled up if there are
     fewer.
@@ -527,3 +527,20 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
     out = np.full((size, input.ndim), fill_value, np.int64)
     out[: len(found)] = found
     return tensor_of_array(out, dt.int64)
+
+
+@public("torch")
+def unravel_index(indices: Any, shape: Any) -> Any:
+    """Coordinates, a tensor for each dimension of `shape`, of positions in flattened order.
+
+    >>> import rushlight as torch
+    >>> torch.unravel_index(torch.tensor([3, 5]), (2, 3))
+    (tensor([1, 1]), tensor([0, 2]))
+    """
+    if not indices.dtype.is_integral or indices.dtype is dt.bool_:
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype!r}")
+    sizes = (shape,) if isinstance(shape, int) else tuple(int(s) for s in shape)
+    if any(s < 0 for s in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    steps = views.contiguous_strides(sizes)
+    return tuple(indices // step % size for step, size in zip(steps, sizes, strict=True))

@@ -55,12 +55,9 @@ def qr(A: Any, mode: str = "reduced") -> Any:
 
 @public("torch", "Tensor")
 def trace(input: Any) -> Any:
-    """The sum of a matrix's diagonal.
-
-    >>> import rushlight as torch
-    >>> torch.trace(torch.eye(3))
-    tensor(3.)
-    """
+    """The sum of a matrix's diagonal."""
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got shape {list(input.shape)}")
+    if input.dtype is dt.bool_:
+        raise errors.not_implemented_for("trace", input.dtype, "numbers")
     return input.diagonal().sum()

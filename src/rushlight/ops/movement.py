@@ -660,7 +660,7 @@ def _sections(input: Any, at: int, sizes: Sequence[int]) -> Any:
     return tuple(parts)
 
 
-@public("torch", "Tensor")
+@public("torch", "Tensor", aliases=("unsafe_split",))
 def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
     """Parts of this size along `dim` (the last may be smaller), or of these sizes.
 
@@ -689,13 +689,13 @@ def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
     return _sections(tensor, at, sizes)
 
 
-@public("torch", "Tensor")
+@public("torch", "Tensor", aliases=("unsafe_split_with_sizes",))
 def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
     """Parts of these sizes along `dim`."""
     return split(input, list(split_sizes), dim)
 
 
-@public("torch", "Tensor")
+@public("torch", "Tensor", aliases=("unsafe_chunk",))
 def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
     """At most `chunks` parts of equal size (the last may be smaller)."""
     if not input.ndim:
@@ -852,7 +852,7 @@ def _copying(name: str, function: Callable[..., Any]) -> None:
 
     copied.__name__ = copied.__qualname__ = name
     copied.__doc__ = f"`{name[:-5]}` as a copy."
-    public("torch", name=name)(copied)
+    public("torch", *(("Tensor",) if function is narrow else ()), name=name)(copied)
 
 
 for _function in (

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
+from rushlight import views
 from rushlight.config import gradients_off
-from rushlight.ops.elementwise import CAST, scaled
+from rushlight.ops.elementwise import CAST, WHERE, scaled
 from rushlight.ops.registry import Op, public
-from rushlight.ops.statistics import NORMALISED
+from rushlight.ops.statistics import INVERSE_STD, NORMALISED
 
 
 def _wide(x: Any) -> Any:
@@ -114,6 +115,19 @@ def rms_norm(
     return _affine(x * INVERSE_RMS(x, dim=dims, eps=float(eps)), weight, None, input.dtype)
 
 
+@public("torch")
+def native_layer_norm(
+    input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float
+) -> tuple[Any, Any, Any]:
+    """`layer_norm`, and without history the mean of each row and the inverse of its
+    deviation.
+    """
+    dims = _checked_shape("native_layer_norm", input, normalized_shape, weight, bias)
+    x = _wide(input.detach())
+    made = layer_norm(input, normalized_shape, weight, bias, eps)
+    return made, x.mean(dims, keepdim=True), INVERSE_STD(x, dim=dims, eps=float(eps))
+
+
 def _of_channels(parameter: Any, ndim: int) -> Any:
     """A vector over channels, shaped to broadcast over (N, C, ...)."""
     if parameter is None or ndim < 2:
@@ -155,6 +169,18 @@ def group_norm(
     x = NORMALISED(grouped, dim=(2,), eps=float(eps)).reshape(input.shape)
     ndim = input.ndim
     return _affine(x, _of_channels(weight, ndim), _of_channels(bias, ndim), input.dtype)
+
+
+@public("torch")
+def native_group_norm(
+    input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
+) -> tuple[Any, Any, Any]:
+    """`group_norm`, and without history the mean of each group and the inverse of its
+    deviation, (N, groups).
+    """
+    rows = _wide(input.detach()).reshape(N, group, C // group * HxW)
+    inverse = INVERSE_STD(rows, dim=(2,), eps=float(eps)).reshape(N, group)
+    return group_norm(input, group, weight, bias, eps), rows.mean(2), inverse
 
 
 def _rest(x: Any, groups: int) -> int:
@@ -215,7 +241,8 @@ def _batch_normalised(
     x: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
 ) -> Any:
     dims = (0, *range(2, x.ndim))
-    count = x.numel() // x.shape[1] if x.shape[1] else 0
+    channels = x.shape[1] if x.ndim > 1 else 0
+    count = x.numel() // channels if channels else 0
     if count == 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size "
@@ -227,6 +254,24 @@ def _batch_normalised(
             if running_var is not None:
                 _update_running(running_var, x.var(dims), momentum)
     return NORMALISED(x, dim=dims, eps=float(eps))
+
+
+@public("torch", out=True)
+def native_batch_norm(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool,
+    momentum: float, eps: float,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """`batch_norm`, and without history the mean of each channel and the inverse of its
+    deviation (in evaluation both are empty).
+    """
+    made = batch_norm(
+        input, running_mean, running_var, weight, bias, training, momentum, eps
+    )
+    x = _wide(input.detach())
+    if not training:
+        return made, x.new_zeros(0), x.new_zeros(0)
+    dims = (0, *range(2, x.ndim))
+    return made, x.mean(dims), INVERSE_STD(x, dim=dims, eps=float(eps)).reshape(-1)
 
 
 @public("F")
@@ -290,3 +335,23 @@ def local_response_norm(
 def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Any:
     """Divided by its p-norm along `dim`, which is taken to be at least `eps`."""
     return input / input.norm(p, dim, keepdim=True).clamp(min=eps)
+
+
+@public("torch", "Tensor", inplace=True, out=True)
+def renorm(input: Any, p: Any, dim: int, maxnorm: float) -> Any:
+    """Parts along `dim` whose p-norm exceeds `maxnorm`, scaled down to it."""
+    if isinstance(p, complex):
+        raise RuntimeError(f"renorm: p must be real-valued, got {p}")
+    if p <= 0:
+        raise RuntimeError(f"renorm: non-positive-norm not supported, got p = {p}")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"renorm: input needs at least 2 dimensions, got shape {list(input.shape)}"
+        )
+    at = views.dim_index("renorm", dim, input.ndim)
+    x = _wide(input)
+    size = x.norm(p, [d for d in range(x.ndim) if d != at], keepdim=True)
+    factor = WHERE(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+    return CAST(x * factor, dtype=input.dtype)

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any  # operands are tensors
 
-from rushlight import config, views
+from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
 from rushlight.ops import return_types
@@ -101,6 +101,21 @@ def sum(
     dims = views.dim_indices("sum", dim, input.ndim)
     kind = dtype or (dt.int64 if input.dtype.is_integral else input.dtype)
     return SUM(input, dim=dims, keepdim=bool(keepdim), dtype=kind)
+
+
+@public("Tensor")
+def sum_to_size(input: Any, *size: Any) -> Any:
+    """Summed over the dimensions that broadcasting `size` to the tensor's shape repeats."""
+    if not size:
+        raise TypeError("sum_to_size() missing 1 required positional arguments: \"size\"")
+    given = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    wanted = tuple(int(s) for s in given)
+    if views.broadcast_shapes("sum_to_size", wanted, input.shape) != input.shape:
+        raise errors.cannot_broadcast("sum_to_size", (wanted, input.shape), -1)
+    extra = input.ndim - len(wanted)
+    pairs = enumerate(zip(input.shape, (0,) * extra + wanted, strict=True))
+    dims = [d for d, (own, kept) in pairs if own != kept]
+    return sum(input, dims, True).reshape(wanted) if dims else input
 
 
 def exact_mean(k: Any, x: Any, dims: Dims, keepdim: bool = True) -> Any:

@@ -273,7 +273,7 @@ def norm_lower(k: Any, x: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
 def norm_vjp(g: Any, out: Any, x: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
     g, out = kept(g, x.shape, dim, keepdim), kept(out, x.shape, dim, keepdim)
     if ord == 0:
-        return x * 0
+        return None  # a count does not change
     if ord == 1:
         return scaled(g, x.sign())
     if math.isinf(ord):
