@@ -212,6 +212,14 @@ def rrelu(
     return recorder.write(input, out, "rrelu_") if inplace else out
 
 
+@public("F", "torch")
+def rrelu_(
+    input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
+) -> Any:
+    """In-place form of `rrelu`."""
+    return rrelu(input, lower, upper, training, True)
+
+
 # -- exponential linear units
 
 

@@ -175,10 +175,8 @@ def group_norm(
 def native_group_norm(
     input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Any, Any, Any]:
-    """`group_norm`, and without history the mean of each group and the inverse of its
-    deviation, (N, groups).
-    """
-    rows = _wide(input.detach()).reshape(N, group, C // group * HxW)
+    """`group_norm`, the mean of each group and the inverse of its deviation, (N, groups)."""
+    rows = _wide(input).reshape(N, group, C // group * HxW)
     inverse = INVERSE_STD(rows, dim=(2,), eps=float(eps)).reshape(N, group)
     return group_norm(input, group, weight, bias, eps), rows.mean(2), inverse
 

@@ -110,6 +110,8 @@ def sum_to_size(input: Any, *size: Any) -> Any:
         raise TypeError("sum_to_size() missing 1 required positional arguments: \"size\"")
     given = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
     wanted = tuple(int(s) for s in given)
+    if not wanted:
+        return sum(input)
     if views.broadcast_shapes("sum_to_size", wanted, input.shape) != input.shape:
         raise errors.cannot_broadcast("sum_to_size", (wanted, input.shape), -1)
     extra = input.ndim - len(wanted)
