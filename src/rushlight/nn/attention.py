@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import rushlight as rl
-from rushlight.nn import functional as F
 from rushlight.nn import init
 from rushlight.nn.linear import NonDynamicallyQuantizableLinear
 from rushlight.nn.module import Module
 from rushlight.nn.parameter import Parameter
-from rushlight.ops.attention import attend
+from rushlight.ops.multihead import attended
 from rushlight.tensor import Tensor
 
 
@@ -114,112 +112,24 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        _check_dims(query, key, value, key_padding_mask, attn_mask, self.num_heads)
-        is_batched = query.dim() == 3
-        q, k, v = self._project(query, key, value)
-        q, k, v = (self._batch_first(t, is_batched) for t in (q, k, v))
-        if key_padding_mask is not None and not is_batched:
-            key_padding_mask = key_padding_mask.unsqueeze(0)
-        mask = self._mask(q, k, attn_mask, key_padding_mask, is_causal, need_weights)
-        k, v, mask = self._extend(k, v, mask)
-        q, k, v = (self._split_heads(t) for t in (q, k, v))
-        dropout = self.dropout if self.training else 0.0
-        weights = None
-        if need_weights:
-            masks, scale = () if mask is None else (mask,), math.sqrt(1.0 / q.size(-1))
-            out, weights = attend(q, k, v, masks, dropout, scale)
-        else:
-            causal = is_causal and mask is None
-            out = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
-        out = self._join(out, is_batched)
-        if weights is not None:
-            weights = weights.mean(dim=1) if average_attn_weights else weights
-            weights = weights if is_batched else weights.squeeze(0)
-        return out, weights
-
-    # ---- steps of forward
-
-    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        n, bias = self.embed_dim, self.in_proj_bias
-        if not self._qkv_same_embed_dim:
-            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-            biases = (None, None, None) if bias is None else bias.chunk(3)
-            triples = zip((query, key, value), weights, biases, strict=True)
-            return tuple(F.linear(x, w, b) for x, w, b in triples)
-        weight = self.in_proj_weight
-        if query is key and key is value:
-            return F.linear(query, weight, bias).chunk(3, -1)
-        q = F.linear(query, weight[:n], None if bias is None else bias[:n])
-        if key is value:
-            both = F.linear(key, weight[n:], None if bias is None else bias[n:])
-            return (q, *both.chunk(2, -1))
-        k = F.linear(key, weight[n : 2 * n], None if bias is None else bias[n : 2 * n])
-        v = F.linear(value, weight[2 * n :], None if bias is None else bias[2 * n :])
-        return q, k, v
-
-    def _batch_first(self, x: Tensor, is_batched: bool) -> Tensor:
-        """(N, L, E), whatever the layout outside."""
-        if not is_batched:
-            return x.unsqueeze(0)
-        return x if self.batch_first else x.transpose(0, 1)
-
-    def _mask(
-        self,
-        q: Tensor,
-        k: Tensor,
-        attn_mask: Tensor | None,
-        key_padding_mask: Tensor | None,
-        is_causal: bool,
-        need_weights: bool,
-    ) -> Tensor | None:
-        """Both masks as one to add to the scores, (N or 1, heads or 1, L, S)."""
-        if is_causal and attn_mask is None:
-            raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
-        if is_causal and key_padding_mask is None and not need_weights:
-            return None  # the hint alone says all
-        masks = []
-        if attn_mask is not None:
-            added = _added_mask(attn_mask, q.dtype, "attn_mask")
-            batch, heads = q.size(0), self.num_heads
-            if added.dim() == 3:
-                added = added.view(batch, heads, added.size(1), added.size(2))
-            _check_mask_shape(added, q.size(1), k.size(1))
-            masks.append(added)
-        if key_padding_mask is not None:
-            added = _added_mask(key_padding_mask, q.dtype, "key_padding_mask")
-            masks.append(added.view(k.size(0), 1, 1, k.size(1)))
-        return sum(masks[1:], masks[0]) if masks else None
-
-    def _extend(
-        self, k: Tensor, v: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values with the learned and the zero entry after the last."""
-        batch, extra = k.size(0), 0
-        if self.bias_k is not None and self.bias_v is not None:
-            shape = (batch, 1, self.embed_dim)
-            k = rl.cat([k, self.bias_k.expand(shape)], dim=1)
-            v = rl.cat([v, self.bias_v.expand(shape)], dim=1)
-            extra += 1
-        if self.add_zero_attn:
-            zero = k.new_zeros((batch, 1, self.embed_dim))
-            k, v = rl.cat([k, zero], dim=1), rl.cat([v, zero], dim=1)
-            extra += 1
-        return k, v, mask if mask is None or not extra else F.pad(mask, (0, extra))
-
-    def _split_heads(self, x: Tensor) -> Tensor:
-        """(N, L, E) as (N, heads, L, E / heads)."""
-        shape = (x.size(0), x.size(1), self.num_heads, self.head_dim)
-        return x.reshape(shape).transpose(1, 2)
-
-    def _join(self, x: Tensor, is_batched: bool) -> Tensor:
-        """(N, heads, L, E / heads) projected, in the layout of the input."""
-        x = x.transpose(1, 2)
-        x = x.reshape(x.size(0), x.size(1), self.embed_dim)
-        if not is_batched:
-            x = x.squeeze(0)
-        elif not self.batch_first:
-            x = x.transpose(0, 1)
-        return self.out_proj(x)
+        separate = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        return attended(
+            query,
+            key,
+            value,
+            self.num_heads,
+            weights=(self.in_proj_weight,) if self._qkv_same_embed_dim else separate,
+            bias=self.in_proj_bias,
+            out=(self.out_proj.weight, self.out_proj.bias),
+            extra=(self.bias_k, self.bias_v, self.add_zero_attn),
+            dropout_p=self.dropout if self.training else 0.0,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights,
+            attn_mask=attn_mask,
+            average=average_attn_weights,
+            is_causal=is_causal,
+            batch_first=self.batch_first,
+        )
 
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
@@ -239,57 +149,3 @@ class MultiheadAttention(Module):
             return merged, 0 if attn_mask.dim() == 2 else 2
         padding = key_padding_mask.view(batch, 1, 1, length)
         return merged + padding.expand(-1, self.num_heads, -1, -1), 2
-
-
-def _added_mask(mask: Tensor, dtype: Any, name: str) -> Tensor:
-    """A mask to add to scores: minus infinity where a boolean mask is true."""
-    if mask.dtype == rl.bool:
-        return rl.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
-    if not mask.is_floating_point():
-        raise AssertionError(f"only bool and floating types of {name} are supported")
-    return mask
-
-
-def _check_mask_shape(mask: Tensor, rows: int, columns: int) -> None:
-    if tuple(mask.shape[-2:]) != (rows, columns):
-        raise RuntimeError(
-            f"The shape of the 2D attn_mask is {mask.shape}, but should be {(rows, columns)}."
-        )
-
-
-def _check_dims(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
-    num_heads: int,
-) -> None:
-    dims = query.dim()
-    if dims not in (2, 3):
-        raise AssertionError(
-            f"query should be unbatched 2D or batched 3D tensor but received {dims}-D query "
-            "tensor"
-        )
-    kind = "batched (3-D)" if dims == 3 else "unbatched (2-D)"
-    if key.dim() != dims or value.dim() != dims:
-        raise AssertionError(
-            f"For {kind} `query`, expected `key` and `value` to be {dims}-D but found "
-            f"{key.dim()}-D and {value.dim()}-D tensors respectively"
-        )
-    if key_padding_mask is not None and key_padding_mask.dim() != dims - 1:
-        raise AssertionError(
-            f"For {kind} `query`, expected `key_padding_mask` to be `None` or {dims - 1}-D but "
-            f"found {key_padding_mask.dim()}-D tensor instead"
-        )
-    if attn_mask is not None and attn_mask.dim() not in (2, 3):
-        raise AssertionError(
-            f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found "
-            f"{attn_mask.dim()}-D tensor instead"
-        )
-    if attn_mask is not None and dims == 2 and attn_mask.dim() == 3:
-        expected = (num_heads, query.shape[0], key.shape[0])
-        if tuple(attn_mask.shape) != expected:
-            raise AssertionError(
-                f"Expected `attn_mask` shape to be {expected} but got {attn_mask.shape}"
-            )

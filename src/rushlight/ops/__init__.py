@@ -40,6 +40,7 @@ FAMILIES = (  # one a line, each after those it imports
     "dropout",
     "attention",
     "recurrence",
+    "multihead",
     "windows",
     "conv",
     "pool",

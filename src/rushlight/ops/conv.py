@@ -521,3 +521,20 @@ def _public_transpose(count: int) -> Any:
 
 conv1d, conv2d, conv3d = (_public_conv(n) for n in (1, 2, 3))
 conv_transpose1d, conv_transpose2d, conv_transpose3d = (_public_transpose(n) for n in (1, 2, 3))
+
+
+@public("torch", "F")
+def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
+    """conv1d of (time, batch, channels) by weights (width, channels in, channels out)."""
+    for name, x, ndim in (("input", input, 3), ("weight", weight, 3), ("bias", bias, 1)):
+        if x.ndim != ndim:
+            raise RuntimeError(
+                f"conv_tbc: {name} must have {ndim} dimensions, got {list(x.shape)}"
+            )
+    if input.shape[2] != weight.shape[1] or bias.shape[0] != weight.shape[2]:
+        raise RuntimeError(
+            f"conv_tbc: channels of input {list(input.shape)}, weight {list(weight.shape)} and "
+            f"bias {list(bias.shape)} do not agree"
+        )
+    made = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return made.permute(2, 0, 1)
