@@ -192,6 +192,54 @@ def test_a_restored_state_continues_where_it_was():
     assert bool((rl.rand(5) == first).all())
 
 
+def test_repeated_indices_of_a_fill_count_once_in_its_gradient():
+    for lib in (torch, rl):
+        x, value = lib.ones(3, 2, requires_grad=True), lib.tensor(2.0, requires_grad=True)
+        x.index_fill(0, lib.tensor([0, 0, 2]), value).sum().backward()
+        assert value.grad.item() == 4
+        assert x.grad.tolist() == [[0, 0], [1, 1], [0, 0]]
+
+
+def test_what_is_overwritten_whole_has_zero_gradients():
+    for lib in (torch, rl):
+        x, y = lib.ones(2, requires_grad=True), lib.ones(2, requires_grad=True)
+        (x * 2).copy_(y * 3).sum().backward()
+        assert x.grad.tolist() == [0, 0] and y.grad.tolist() == [3, 3]
+
+
+def test_nothing_put_anywhere_has_a_gradient_of_nothing():
+    x, source = rl.ones(2, requires_grad=True), rl.ones(0, requires_grad=True)
+    x.put(rl.zeros(0, dtype=rl.int64), source).sum().backward()
+    assert x.grad.tolist() == [1, 1] and source.grad.tolist() == []
+
+
+def test_out_must_not_be_one_element_many_times():
+    for lib in (torch, rl):
+        with pytest.raises(RuntimeError):
+            lib.index_select(
+                lib.ones(3, 6), 1, lib.tensor([0, 1]), out=lib.ones(1, 6).expand(2, 6)
+            )
+
+
+def test_points_of_integers_go_between_integers():
+    for lib in (torch, rl):
+        assert lib.linspace(1.7, 3.9, 5, dtype=lib.int64).tolist() == [1, 1, 2, 2, 3]
+        assert lib.logspace(1.7, 3.9, 3, dtype=lib.int64).tolist() == [10, 100, 1000]
+        assert lib.logspace(0.5, 9, 1, dtype=lib.int64).tolist() == [3]
+
+
+def test_new_tensors_of_the_same_dtype():
+    x = rl.ones(1, dtype=rl.int64)
+    assert x.new(2, 3).shape == (2, 3) and x.new(2, 3).dtype is rl.int64
+    assert x.new([1.0, 2.0]).tolist() == [1, 2]
+
+
+def test_conversion_to_another_memory_format_is_a_copy():
+    x = rl.ones(1, 2, 2, 2, dtype=rl.float64)
+    assert x.double(memory_format=rl.channels_last) is not x
+    assert x.double() is x
+
+
 def test_distributions():
     rl.manual_seed(0)
     normal, uniform = rl.randn(20000), rl.rand(20000)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from parity import check, check_error, normal
 
+import rushlight
+
 X = normal(4, 6)
 
 
@@ -183,3 +185,72 @@ def test_gradients_without_gradient_mode():
     """The fused backward of attention (no graph is made of it)."""
     q, k, v = normal(2, 3, 4, 5), normal(2, 3, 6, 5, seed=1), normal(2, 3, 6, 7, seed=2)
     check("F.scaled_dot_product_attention", q, k, v, is_causal=True, second=False)
+
+
+@pytest.mark.parametrize("name", ["addmm", "addmv", "baddbmm", "addbmm"])
+def test_scales_of_integer_products_are_cut_to_integers(name):
+    shapes = {
+        "addmm": [(2, 4), (2, 3), (3, 4)], "addmv": [(2,), (2, 3), (3,)],
+        "baddbmm": [(2, 2, 4), (2, 2, 3), (2, 3, 4)], "addbmm": [(2, 4), (2, 2, 3), (2, 3, 4)],
+    }  # fmt: skip
+    operands = [np.arange(np.prod(s)).reshape(s) for s in shapes[name]]
+    check(name, *operands, beta=1.8, alpha=2.2)
+    check(name, *operands, beta=0.6, alpha=1.0)
+
+
+def test_a_sum_of_products_takes_its_shape_in_place():
+    x = rushlight.zeros(1)
+    x.addbmm_(rushlight.ones(2, 3, 4), rushlight.ones(2, 4, 5))
+    assert x.shape == (3, 5) and bool((x == 8).all())
+
+
+def test_tensordot_repeats_sizes_of_one():
+    check("tensordot", normal(1, 2), normal(3, 4), ([0], [0]))
+    check("tensordot", normal(3, 2), normal(4, 1), ([0], [1]))
+
+
+def test_normalize_delivers_into_out():
+    x, out = rushlight.tensor([[3.0, 4.0]]), rushlight.empty(0)
+    assert rushlight.nn.functional.normalize(x, out=out) is out
+    assert out.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)]]
+
+
+def test_batch_norm_of_nothing():
+    for training in (True, False):
+        check("F.batch_norm", np.zeros(0), np.zeros(0), np.zeros(0), training=training,
+              grad=False)  # fmt: skip
+
+
+def attention_arguments(separate, static=False):
+    q, k, v = normal(3, 2, 4), normal(5, 2, 4, seed=1), normal(5, 2, 4, seed=2)
+    packed = None if separate else normal(12, 4, seed=3)
+    out = (normal(4, 4, seed=4), normal(4, seed=5))
+    args = (q, k, v, 4, 2, packed, normal(12, seed=6), normal(1, 1, 4), normal(1, 1, 4, seed=8))
+    named = {"training": False, "use_separate_proj_weight": separate}
+    if separate:
+        for i, name in enumerate("qkv"):
+            named[f"{name}_proj_weight"] = normal(4, 4, seed=9 + i)
+    if static:
+        named |= {"static_k": normal(4, 6, 2, seed=12), "static_v": normal(4, 6, 2, seed=13)}
+    return (*args, True, 0.0, *out), named
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_attention_in_heads_as_a_function(separate, need_weights):
+    args, named = attention_arguments(separate)
+    mask = normal(3, 5, seed=20) > 0
+    mask[:, 0] = False
+    check(
+        "F.multi_head_attention_forward", *args, **named, need_weights=need_weights,
+        attn_mask=mask, second=False,
+    )  # fmt: skip
+
+
+def test_attention_over_keys_and_values_kept_from_before():
+    args, named = attention_arguments(False, static=True)
+    args = (*args[:7], None, None, False, *args[10:])
+    check("F.multi_head_attention_forward", *args, **named, second=False)
+    wrong = named | {"static_k": normal(3, 6, 2)}
+    check_error(AssertionError, "F.multi_head_attention_forward", *args, **wrong)
+    check_error(AssertionError, "F.multi_head_attention_forward", *args[:3], 8, *args[4:])

@@ -109,3 +109,11 @@ def test_pairs_of_vectors(name):
 def test_einsum_names_the_subscript_that_does_not_fit():
     with pytest.raises(RuntimeError, match="subscript j has size 3"):
         rushlight.einsum("ij,jk->ik", rushlight.ones(2, 3), rushlight.ones(4, 5))
+
+
+def test_hinge_embedding_loss_of_other_targets_adds_both_sides():
+    for lib, functional in ((torch, torch.nn.functional), (rushlight, ours)):
+        found = functional.hinge_embedding_loss(
+            lib.tensor([0.25, 0.25, 0.25]), lib.tensor([1.0, -1.0, 0.0]), reduction="none"
+        )
+        assert found.tolist() == [0.25, 0.75, 1.0]

@@ -136,3 +136,12 @@ def test_errors():
     check_error(RuntimeError, "var", INTEGERS)
     check_error(RuntimeError, "argmax", BOOLS)
     check_error(TypeError, "prod", X, (0, 1))
+
+
+def test_extremes_of_numbers_are_refused():
+    for name in ("max", "min"):
+        check_error(TypeError, name, 2, INTEGERS)
+
+
+def test_counts_do_not_change():
+    check("norm", X, 0, 1, second=False)

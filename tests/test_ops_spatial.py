@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from parity import check, check_error, normal
 
+import rushlight
+
 X2 = normal(2, 4, 7, 6)
 
 
@@ -202,3 +204,43 @@ def test_shuffles_and_blocks():
 def test_transposed_convolution_padded_by_its_stride_or_more():
     how = {"stride": 2, "padding": 1, "output_padding": 2, "dilation": 3}
     check("F.conv_transpose2d", X2, normal(4, 3, 3, 3, seed=1), None, **how)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_means_of_integers_are_cut(count):
+    x = np.arange(5**count).reshape(1, 1, *(5,) * count) - 7
+    check(f"F.avg_pool{count}d", x, 2)
+    check(f"F.avg_pool{count}d", x, 3, 1, 1, False, False)
+    check_error(RuntimeError, f"F.avg_pool{count}d", x > 0, 2)
+
+
+def test_pools_deliver_into_out():
+    x = rushlight.arange(8.0).reshape(1, 2, 2, 2)
+    out = rushlight.empty(0)
+    assert rushlight.nn.functional.avg_pool2d(x, 2, out=out) is out
+    assert out.flatten().tolist() == [1.5, 5.5]
+
+
+def test_adaptive_pools_of_too_few_dimensions():
+    for name in ("avg", "max"):
+        check_error(ValueError, f"F.adaptive_{name}_pool2d", normal(2, 2), (1, 1))
+        check_error(ValueError, f"F.adaptive_{name}_pool3d", normal(2, 2, 2), (1, 1, 1))
+        check_error(RuntimeError, f"F.adaptive_{name}_pool1d", normal(2), 1)
+
+
+@pytest.mark.parametrize("name", ["pixel_shuffle", "pixel_unshuffle", "channel_shuffle"])
+def test_shuffles_of_one_are_copies(name):
+    for shape in ((1, 2, 2, 2), (1, 2, 0, 2)):
+        x = rushlight.ones(shape)
+        getattr(rushlight.nn.functional, name)(x, 1).zero_()
+        assert bool((x == 1).all())
+
+
+def test_neighbourhoods_of_integers():
+    check("F.local_response_norm", np.arange(18).reshape(1, 6, 3), 2)
+
+
+def test_time_first_convolution():
+    check("conv_tbc", normal(5, 2, 3), normal(2, 3, 4, seed=1), normal(4, seed=2), 1)
+    for weight in (normal(2, 4, 4), normal(3, 4)):
+        check_error(RuntimeError, "conv_tbc", normal(5, 2, 3), weight, normal(4), 1)

@@ -796,9 +796,7 @@ def _not_numbers(data: Any) -> Exception:
     return RuntimeError(f"Could not infer dtype of {type(leaf).__name__}")
 
 
-def _legacy_tensor(
-    *args: Any, dtype: dtype | None = None, device: Any = None
-) -> Tensor:
+def _legacy_tensor(*args: Any, dtype: dtype | None = None, device: Any = None) -> Tensor:
     """`Tensor(2, 3)` is uninitialised memory of that shape; `Tensor([..])` holds the data."""
     kind = dtype or config.default_dtype()
     if len(args) == 1 and not isinstance(args[0], int):

@@ -57,18 +57,18 @@ def _freedom(total: Any, weights: Any, aweights: Any, correction: int) -> Any:
 
 def _weights(fweights: Any, aweights: Any, count: int) -> Any:
     """The product of the weights that are given, checked."""
-    for name, given, is_allowed, wanted in (
-        ("fweights", fweights, lambda kind: kind.is_integral, "integral"),
-        ("aweights", aweights, lambda kind: kind.is_floating_point, "floating point"),
-    ):
+    for name, given, wanted in (
+        ("fweights", fweights, "integral"), ("aweights", aweights, "floating point"),
+    ):  # fmt: skip
         if given is None:
             continue
+        is_allowed = given.dtype.is_integral == (wanted == "integral")
         if given.ndim > 1:
             raise RuntimeError(
                 f"cov(): expected {name} to have one or fewer dimensions but got {name} with "
                 f"{given.ndim} dimensions"
             )
-        if not is_allowed(given.dtype):
+        if not is_allowed:
             raise RuntimeError(
                 f"cov(): expected {name} to have {wanted} dtype but got {name} with "
                 f"{given.dtype!r} dtype"

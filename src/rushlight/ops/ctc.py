@@ -130,12 +130,12 @@ def ctc_gradients(
     with np.errstate(invalid="ignore", over="ignore"):
         shares = np.exp(alpha + beta - scores - total[:, None])  # P(s at t | labels)
         shares = np.where(past | np.isneginf(scores), 0, shares)
-        shares = np.where(np.isneginf(total)[:, None], np.nan, shares)
     made = np.exp(log_probs)
     t, n, s = np.indices(shares.shape)
     np.subtract.at(made, (t, n, np.broadcast_to(labels, shares.shape)), shares)
-    made = made * g[:, None]
-    made = np.where(g[:, None] == 0, 0, made)
+    total, g = total.reshape(-1, 1), g.reshape(-1, 1)
+    made = np.where(np.isneginf(total), np.nan, made * g)
+    made = np.where(g == 0, 0, made)
     is_over = np.arange(len(made))[:, None] >= steps
     return np.where(is_over[:, :, None], 0, made).astype(log_probs.dtype)
 

@@ -11,9 +11,7 @@ from rushlight.ops.registry import public
 
 
 @public("torch", "Tensor", out=True)
-def diff(
-    input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
-) -> Any:
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """Differences of neighbours along `dim`, taken n times; of bool, whether they differ.
 
     prepend, append: tensors joined to the input first.
@@ -30,11 +28,9 @@ def diff(
             _check_end(input, end, at)
     if n < 0:
         raise RuntimeError(f"diff: order must be non-negative but got {n}")
-    x = input
-    if prepend is not None or append is not None:
-        x = cat([part for part in (prepend, input, append) if part is not None], at)
     if n == 0:
-        return x.clone() if x is input else x
+        return input.clone()
+    x = cat([part for part in (prepend, input, append) if part is not None], at)
     for _ in range(min(n, x.shape[at])):
         rest = x.shape[at] - 1
         after, before = x.narrow(at, 1, rest), x.narrow(at, 0, rest)

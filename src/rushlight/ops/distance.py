@@ -43,9 +43,7 @@ def pdist(input: Any, p: float = 2.0) -> Any:
 
 
 @public("torch")
-def cdist(
-    x1: Any, x2: Any, p: float = 2.0, compute_mode: str = COMPUTE_MODES[0]
-) -> Any:
+def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = COMPUTE_MODES[0]) -> Any:
     """p-norms of the differences of every row of x1 (*, P, M) with every row of x2 (*, R, M):
     (*, P, R). They are always calculated from the differences, whatever `compute_mode` says.
     """
@@ -53,7 +51,9 @@ def cdist(
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     for name, x in (("X1", x1), ("X2", x2)):
         if x.ndim < 2:
-            raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
+            raise RuntimeError(
+                f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D"
+            )
         if not x.dtype.is_floating_point:
             raise RuntimeError(
                 f"cdist only supports floating-point dtypes, {name} got: {x.dtype!r}"

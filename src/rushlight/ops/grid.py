@@ -8,6 +8,7 @@ sums at the elements that were read, those by the grid come from the weights.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from typing import Any  # operands are tensors
 
@@ -51,7 +52,17 @@ def grid_sample(
             f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
             f"'reflection', but got: '{padding_mode}'"
         )
-    return _sampled(input, grid, mode, padding_mode, bool(align_corners))
+    return _sampled(input, grid, mode, padding_mode, _aligned("grid_sample", align_corners))
+
+
+def _aligned(op: str, given: bool | None) -> bool:
+    """`align_corners`, False by default; PyTorch warns of that still."""
+    if given is None:
+        warnings.warn(
+            f"{op}: align_corners is False by default; say so (or True) to avoid this warning.",
+            stacklevel=3,
+        )
+    return bool(given)
 
 
 def _by_number(name: str) -> None:
@@ -109,10 +120,9 @@ def _sampled(x: Any, grid: Any, mode: str, padding: str, align: bool) -> Any:
         for d, size in enumerate(sizes)
     ]
     planes = wide.reshape(*wide.shape[:2], views.numel(sizes))
-    total = None
+    total: Any = 0
     for corner in itertools.product(*taps):
-        part = _corner(planes, corner, sizes)
-        total = part if total is None else total + part
+        total = _corner(planes, corner, sizes) + total
     made = total.reshape(*wide.shape[:2], *grid.shape[1:-1])
     return CAST(made, dtype=x.dtype)
 
@@ -223,7 +233,7 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
         )
     if min(sizes) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {sizes}")
-    return affine_grid_generator(theta, sizes, bool(align_corners))
+    return affine_grid_generator(theta, sizes, _aligned("affine_grid", align_corners))
 
 
 @public("torch")

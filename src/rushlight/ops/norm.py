@@ -262,9 +262,7 @@ def native_batch_norm(
     """`batch_norm`, and without history the mean of each channel and the inverse of its
     deviation (in evaluation both are empty).
     """
-    made = batch_norm(
-        input, running_mean, running_var, weight, bias, training, momentum, eps
-    )
+    made = batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     x = _wide(input.detach())
     if not training:
         return made, x.new_zeros(0), x.new_zeros(0)

@@ -107,7 +107,7 @@ def sum(
 def sum_to_size(input: Any, *size: Any) -> Any:
     """Summed over the dimensions that broadcasting `size` to the tensor's shape repeats."""
     if not size:
-        raise TypeError("sum_to_size() missing 1 required positional arguments: \"size\"")
+        raise TypeError('sum_to_size() missing 1 required positional arguments: "size"')
     given = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
     wanted = tuple(int(s) for s in given)
     if not wanted:
