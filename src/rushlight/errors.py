@@ -17,6 +17,10 @@ class AcceleratorError(RuntimeError):
     """A device reported an error: named for programs that catch it, there is no device."""
 
 
+class LinAlgError(RuntimeError):
+    """A matrix that has no inverse, or no such factor (PyTorch's `torch.linalg.LinAlgError`)."""
+
+
 def shape_text(shape: Sequence[int]) -> str:
     return "[" + ", ".join(map(str, shape)) + "]"
 

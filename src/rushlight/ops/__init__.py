@@ -53,6 +53,9 @@ FAMILIES = (  # one a line, each after those it imports
     "ctc",
     "loss",
     "linear_algebra",
+    "linear_solve",
+    "matrix_norm",
+    "matrix_products",
     "einsum",
 )
 

@@ -1,30 +1,92 @@
-"""Matrix factorisations, by LAPACK through NumPy between kernels."""
+"""Matrix factorisations, by LAPACK through NumPy between kernels: QR, singular values,
+eigenvalues, Cholesky.
+
+Derivatives are written with tensor functions. A division whose divisor may vanish (equal
+singular or eigenvalues) gives zero where nothing has to be divided.
+"""
 
 from __future__ import annotations
 
-from typing import Any  # operands are tensors
+from typing import Any  # operands are tensors, arrays in host functions
 
 import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors
+from rushlight.ops.creation import EYE
+from rushlight.ops.elementwise import WHERE, shared
 from rushlight.ops.registry import Op, TensorType, public
-from rushlight.ops.return_types import QR
+from rushlight.ops.return_types import (
+    QR,
+    SVD,
+    cholesky_ex_result,
+    eigh_result,
+    linalg_svd,
+    qr_result,
+)
+
+Array = Any
 
 
-def _qr_host(a: Any, mode: Any) -> tuple[Any, Any]:
+# -- checks and host calls
+
+
+def check_matrix(op: str, x: Any, name: str = "A") -> None:
+    """Batches of matrices of a dtype that LAPACK knows."""
+    if x.ndim < 2:
+        raise RuntimeError(
+            f"{op}: The input tensor {name} must have at least 2 dimensions, got shape "
+            f"{list(x.shape)}"
+        )
+    if x.dtype not in (dt.float32, dt.float64):
+        raise errors.wrong_dtype(op, x.dtype, "float32 or float64")
+
+
+def check_square(op: str, x: Any) -> None:
+    check_matrix(op, x)
+    if x.shape[-1] != x.shape[-2]:
+        raise RuntimeError(
+            f"{op}: A must be batches of square matrices, but they are {x.shape[-2]} by "
+            f"{x.shape[-1]} matrices"
+        )
+
+
+def raise_if_failed(info: Any, message: str) -> None:
+    """Read the flags of a host call: failures are raised on the user's line."""
+    if info.numel() and bool((info != 0).any()):
+        raise errors.LinAlgError(message)
+
+
+def attempted(function: Any, *arrays: Array) -> tuple[Array, Array]:
+    """The function on a whole batch, and 0 for each matrix; if that fails on each alone, with
+    NaN and 1 for those that fail again.
+    """
+    batch = arrays[0].shape[:-2]
+    try:
+        return function(*arrays), np.zeros(batch, np.int32)
+    except np.linalg.LinAlgError:
+        info, made = np.zeros(batch, np.int32), np.full_like(arrays[-1], np.nan)
+        for at in np.ndindex(*batch):
+            try:
+                made[at] = function(*(a[at] for a in arrays))
+            except np.linalg.LinAlgError:
+                info[at] = 1
+        return made, info
+
+
+def _eye(x: Any) -> Any:
+    return EYE(n=x.shape[-1], m=x.shape[-1], dtype=dt.bool_)
+
+
+# -- QR
+
+
+def _qr_host(a: Array, mode: str) -> tuple[Array, Array]:
     q, r = np.linalg.qr(a, mode)
     return q, r
 
 
 def _qr_type(a: TensorType, mode: str) -> tuple[TensorType, TensorType]:
-    if a.ndim < 2:
-        raise RuntimeError(
-            f"linalg.qr: The input tensor A must have at least 2 dimensions, got shape "
-            f"{list(a.shape)}"
-        )
-    if a.dtype not in (dt.float32, dt.float64):
-        raise errors.wrong_dtype("linalg.qr", a.dtype, "float32 or float64")
     *batch, m, n = a.shape
     inner = m if mode == "complete" else min(m, n)
     return TensorType((*batch, m, inner), a.dtype), TensorType((*batch, inner, n), a.dtype)
@@ -36,21 +98,277 @@ def _qr_lower(k: Any, a: Any, mode: str) -> Any:
     return tuple(k.host(_qr_host, outputs, a, mode=mode))
 
 
-QR_OP = Op("linalg.qr", attrs=("mode",), type=_qr_type, lower=_qr_lower, vjp=None)
+def _qr_vjp(g: Any, out: Any, a: Any, mode: str) -> Any:
+    """Of A = Q R; the columns past a square of A only see Q as a change of basis."""
+    (q, r), (gq, gr) = out, g
+    m, n = r.shape[-2:]
+    if q.shape[-2] == q.shape[-1] and q.shape[-2] > n:
+        raise RuntimeError(
+            "The QR decomposition is not differentiable when mode='complete' and nrows > ncols"
+        )
+    rest = r[..., m:]
+    if n > m:
+        gq = gq + a[..., m:] @ gr[..., m:].mT
+    inner = r[..., :m] @ gr[..., :m].mT - gq.mT @ q
+    inner = inner.tril() + inner.tril(-1).mT
+    from rushlight.ops.linear_solve import solve_triangular  # solving comes after factors
+
+    own = solve_triangular(r[..., :m].mT, gq + q @ inner, upper=False, left=False)
+    if not rest.shape[-1]:
+        return own
+    from rushlight.ops.rearrange import cat  # a later family
+
+    return cat([own, q @ gr[..., m:]], -1)
 
 
-@public("linalg")
+QR_OP = Op("linalg.qr", attrs=("mode",), type=_qr_type, lower=_qr_lower, vjp=_qr_vjp)
+
+
+@public("linalg", out=True)
 def qr(A: Any, mode: str = "reduced") -> Any:
-    """Q and R of the QR factorisation of (batches of) matrices; not differentiable yet.
+    """Q and R of the QR factorisation of (batches of) matrices.
 
-    mode: 'reduced' (Q is m x min(m, n)) or 'complete' (Q is m x m).
+    mode: 'reduced' (Q is m x min(m, n)), 'complete' (Q is m x m) or 'r' (Q is empty, and
+    nothing is differentiated).
     """
-    if mode not in ("reduced", "complete"):
+    check_matrix("linalg.qr", A)
+    if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), "
-            f"or 'complete'"
+            f"'r', or 'complete'"
         )
+    if mode == "r":
+        return QR(A.new_zeros(0), QR_OP(A.detach(), mode="reduced")[1])
     return QR(*QR_OP(A, mode=mode))
+
+
+@public("torch", "Tensor", name="qr", out=True)
+def _qr(input: Any, some: bool = True) -> Any:
+    """Q and R; `some` is the reduced form."""
+    check_matrix("qr", input)
+    return qr_result(*QR_OP(input, mode="reduced" if some else "complete"))
+
+
+# -- singular values
+
+
+def _svd_host(a: Array, full: bool) -> tuple[Array, Array, Array]:
+    *batch, m, n = a.shape
+    if 0 in (m, n):
+        u, vh = np.eye(m, m if full else 0), np.eye(n if full else 0, n)
+        made = [np.broadcast_to(x, (*batch, *x.shape)).astype(a.dtype) for x in (u, vh)]
+        return made[0], np.zeros((*batch, 0), a.dtype), made[1]
+    u, s, vh = np.linalg.svd(a, full_matrices=full)
+    return u, s, vh
+
+
+def _svd_type(a: TensorType, full: bool) -> tuple[TensorType, TensorType, TensorType]:
+    *batch, m, n = a.shape
+    inner = min(m, n)
+    return (
+        TensorType((*batch, m, m if full else inner), a.dtype),
+        TensorType((*batch, inner), a.dtype),
+        TensorType((*batch, n if full else inner, n), a.dtype),
+    )
+
+
+def _svd_lower(k: Any, a: Any, full: bool) -> Any:
+    outputs = tuple((t.shape, t.dtype) for t in _svd_type(TensorType(a.shape, a.dtype), full))
+    return tuple(k.host(_svd_host, outputs, a, full=full))
+
+
+def _svd_vjp(g: Any, out: Any, a: Any, full: bool) -> Any:
+    """Of A = U S Vh, where the signs (and order among equals) of U and V are free."""
+    (u, s, vh), (gu, gs, gvh) = out, g
+    inner = s.shape[-1]
+    u, gu = u[..., :inner], gu[..., :inner]
+    vh, gvh = vh[..., :inner, :], gvh[..., :inner, :]
+    left, right = u.mT @ gu, vh @ gvh.mT
+    gap = s.unsqueeze(-2).square() - s.unsqueeze(-1).square()
+    gap = WHERE(_eye(gap), 1, gap)
+    middle = shared(left - left.mT, gap) * s.unsqueeze(-2)
+    middle = middle + s.unsqueeze(-1) * shared(right - right.mT, gap)
+    made = u @ (middle + gs.diag_embed()) @ vh
+    if u.shape[-2] > inner:
+        away = gu - u @ left
+        made = made + shared(away, s.unsqueeze(-2)) @ vh
+    if vh.shape[-1] > inner:
+        away = gvh - right.mT @ vh
+        made = made + u @ shared(away, s.unsqueeze(-1))
+    return made
+
+
+SVD_OP = Op("linalg.svd", attrs=("full",), type=_svd_type, lower=_svd_lower, vjp=_svd_vjp)
+
+
+def _svdvals_vjp(g: Any, out: Any, a: Any) -> Any:
+    u, _, vh = SVD_OP(a, full=False)
+    return (u * g.unsqueeze(-2)) @ vh
+
+
+SVDVALS = Op(
+    "linalg.svdvals",
+    type=lambda a: _svd_type(a, False)[1],
+    lower=lambda k, a: _svd_lower(k, a, False)[1],
+    vjp=_svdvals_vjp,
+)
+
+
+@public("linalg", out=True)
+def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    """U, S and Vh of the singular value decomposition U diag(S) Vh, S in falling order.
+
+    With `full_matrices` U and Vh are square; gradients then see their first min(m, n) vectors.
+    """
+    check_matrix("linalg.svd", A)
+    return linalg_svd(*SVD_OP(A, full=bool(full_matrices)))
+
+
+@public("linalg", out=True)
+def svdvals(A: Any, *, driver: str | None = None) -> Any:
+    """Singular values in falling order."""
+    check_matrix("linalg.svdvals", A)
+    return SVDVALS(A)
+
+
+@public("torch", "Tensor", name="svd", out=True)
+def _svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
+    """U, S and V of the singular value decomposition; V is not transposed here."""
+    check_matrix("svd", input)
+    if not compute_uv:
+        *batch, m, n = input.shape
+        return SVD(input.new_zeros(*batch, m, m), SVDVALS(input), input.new_zeros(*batch, n, n))
+    u, s, vh = SVD_OP(input, full=not some)
+    return SVD(u, s, vh.mT)
+
+
+# -- eigenvalues
+
+
+def _eigh_host(a: Array, uplo: str) -> tuple[Array, Array]:
+    values, vectors = np.linalg.eigh(a, uplo)
+    return values, vectors
+
+
+def _eigh_type(a: TensorType, uplo: str) -> tuple[TensorType, TensorType]:
+    return TensorType(a.shape[:-1], a.dtype), a
+
+
+def _eigh_lower(k: Any, a: Any, uplo: str) -> Any:
+    outputs = ((a.shape[:-1], a.dtype), (a.shape, a.dtype))
+    return tuple(k.host(_eigh_host, outputs, a, uplo=uplo))
+
+
+def _eigh_vjp(g: Any, out: Any, a: Any, uplo: str) -> Any:
+    (values, vectors), (g_values, g_vectors) = out, g
+    gap = values.unsqueeze(-2) - values.unsqueeze(-1)
+    same = _eye(gap)
+    turned = vectors.mT @ g_vectors
+    inner = shared((turned - turned.mT) / 2, WHERE(same, 1, gap)) + g_values.diag_embed()
+    return vectors @ inner @ vectors.mT
+
+
+EIGH = Op("linalg.eigh", attrs=("uplo",), type=_eigh_type, lower=_eigh_lower, vjp=_eigh_vjp)
+
+
+def _eigvalsh_vjp(g: Any, out: Any, a: Any, uplo: str) -> Any:
+    _, vectors = EIGH(a, uplo=uplo)
+    return (vectors * g.unsqueeze(-2)) @ vectors.mT
+
+
+EIGVALSH = Op(
+    "linalg.eigvalsh",
+    attrs=("uplo",),
+    type=lambda a, uplo: TensorType(a.shape[:-1], a.dtype),
+    lower=lambda k, a, uplo: _eigh_lower(k, a, uplo)[0],
+    vjp=_eigvalsh_vjp,
+)
+
+
+def _check_uplo(op: str, a: Any, uplo: str) -> str:
+    check_square(op, a)
+    if uplo.upper() not in ("L", "U"):
+        raise RuntimeError(f"{op}: Expected UPLO argument to be 'L' or 'U', but got {uplo}")
+    return uplo.upper()
+
+
+@public("linalg", out=True)
+def eigh(A: Any, UPLO: str = "L") -> Any:
+    """Eigenvalues in rising order and eigenvectors of symmetric matrices, of which only the
+    triangle UPLO is read.
+    """
+    return eigh_result(*EIGH(A, uplo=_check_uplo("linalg.eigh", A, UPLO)))
+
+
+@public("linalg", out=True)
+def eigvalsh(A: Any, UPLO: str = "L") -> Any:
+    """Eigenvalues of symmetric matrices in rising order."""
+    return EIGVALSH(A, uplo=_check_uplo("linalg.eigvalsh", A, UPLO))
+
+
+# -- Cholesky
+
+
+def _lower_root(a: Array) -> tuple[Array, Array]:
+    return attempted(np.linalg.cholesky, a)
+
+
+def _cholesky_vjp(g: Any, out: Any, a: Any) -> Any:
+    from rushlight.ops.linear_solve import solve_triangular  # solving comes after factors
+
+    root = out[0]
+    inner = (root.mT @ g[0]).tril()
+    inner = (inner + inner.tril(-1).mT) / 2
+    left = solve_triangular(root.mT, inner, upper=True)
+    return solve_triangular(root, left, upper=False, left=False)
+
+
+CHOLESKY = Op(  # the lower root, and whether there is none
+    "linalg.cholesky",
+    type=lambda a: (a, TensorType(a.shape[:-2], dt.int32)),
+    lower=lambda k, a: tuple(
+        k.host(_lower_root, ((a.shape, a.dtype), (a.shape[:-2], dt.int32)), a)
+    ),
+    vjp=_cholesky_vjp,
+)
+
+
+@public("linalg", out=True)
+def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """`cholesky`, and 1 for each matrix that has no such factor (which is NaN then)."""
+    check_square("linalg.cholesky_ex", A)
+    root, info = CHOLESKY(A.mT if upper else A)
+    if check_errors:
+        _check_definite(info)
+    return cholesky_ex_result(root.mT if upper else root, info)
+
+
+def _check_definite(info: Any) -> None:
+    raise_if_failed(
+        info,
+        "linalg.cholesky: The factorization could not be completed because the input is not "
+        "positive-definite",
+    )
+
+
+@public("linalg", out=True)
+def cholesky(A: Any, *, upper: bool = False) -> Any:
+    """L of A = L L^T for symmetric positive definite matrices (U of U^T U if `upper`).
+
+    >>> import rushlight as torch
+    >>> torch.linalg.cholesky(torch.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
+    """
+    check_square("linalg.cholesky", A)
+    return cholesky_ex(A, upper=upper, check_errors=True).L
+
+
+@public("torch", "Tensor", name="cholesky", out=True)
+def _cholesky(input: Any, upper: bool = False) -> Any:
+    """The Cholesky factor."""
+    check_square("cholesky", input)
+    return cholesky_ex(input, upper=upper, check_errors=True).L
 
 
 @public("torch", "Tensor")

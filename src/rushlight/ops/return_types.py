@@ -73,3 +73,50 @@ class histogram(NamedTuple):
 class QR(NamedTuple):
     Q: Any
     R: Any
+
+
+class SVD(NamedTuple):
+    U: Any
+    S: Any
+    V: Any
+
+
+class linalg_svd(NamedTuple):
+    U: Any
+    S: Any
+    Vh: Any
+
+
+class qr_result(NamedTuple):
+    Q: Any
+    R: Any
+
+
+class eigh_result(NamedTuple):
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class cholesky_ex_result(NamedTuple):
+    L: Any
+    info: Any
+
+
+class inv_ex_result(NamedTuple):
+    inverse: Any
+    info: Any
+
+
+class solve_ex_result(NamedTuple):
+    result: Any
+    info: Any
+
+
+class slogdet_result(NamedTuple):
+    sign: Any
+    logabsdet: Any
+
+
+class triangular_solve_result(NamedTuple):
+    solution: Any
+    cloned_coefficient: Any

@@ -345,10 +345,9 @@ def norm(
     """The p-norm over `dim`: 'fro' is the square root of the sum of squares."""
     if p is None or p == "fro":
         p = 2
-    if p == "nuc":
-        raise NotImplementedError(
-            "norm: p='nuc' needs singular values, which this version of rushlight does not have"
-        )
     if isinstance(p, str):
-        raise RuntimeError(f"norm: unknown order {p!r}")
+        from rushlight.ops.matrix_norm import matrix_norm_of  # matrices come after vectors
+
+        dims = tuple(range(input.ndim)) if dim is None else dim
+        return matrix_norm_of("norm", input, p, dims, keepdim, dtype)
     return _norm("norm", input, p, dim, keepdim, dtype)

@@ -1,0 +1,370 @@
+"""Linear equations, inverses and determinants, by LAPACK through NumPy between kernels."""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors, arrays in host functions
+
+import numpy as np
+
+from rushlight import dtypes as dt
+from rushlight import views
+from rushlight.ops.creation import EYE
+from rushlight.ops.elementwise import WHERE
+from rushlight.ops.linear_algebra import (
+    SVD_OP,
+    SVDVALS,
+    Array,
+    attempted,
+    check_matrix,
+    check_square,
+    raise_if_failed,
+)
+from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops.return_types import (
+    inv_ex_result,
+    slogdet_result,
+    solve_ex_result,
+    triangular_solve_result,
+)
+
+SINGULAR = "because the input matrix is singular"
+
+
+# -- general matrices
+
+
+def _flagged(function: Any, shape: Any, k: Any, *operands: Any) -> tuple[Any, ...]:
+    batch = operands[0].shape[:-2]
+    outputs = ((shape, operands[0].dtype), (batch, dt.int32))
+    return tuple(k.host(function, outputs, *operands))
+
+
+def _inverses(a: Array) -> tuple[Array, Array]:
+    return attempted(np.linalg.inv, a)
+
+
+def _solutions(a: Array, b: Array) -> tuple[Array, Array]:
+    return attempted(np.linalg.solve, a, b)
+
+
+def _inv_vjp(g: Any, out: Any, a: Any) -> Any:
+    return -(out[0].mT @ g[0] @ out[0].mT)
+
+
+def _solve_vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
+    g_b = SOLVE(a.mT, g[0])[0]
+    return -(g_b @ out[0].mT), g_b
+
+
+INV = Op(  # inverses, and which there are not
+    "linalg.inv",
+    type=lambda a: (a, TensorType(a.shape[:-2], dt.int32)),
+    lower=lambda k, a: _flagged(_inverses, a.shape, k, a),
+    vjp=_inv_vjp,
+)
+SOLVE = Op(  # X of A X = B over equal batches
+    "linalg.solve",
+    type=lambda a, b: (b, TensorType(a.shape[:-2], dt.int32)),
+    lower=lambda k, a, b: _flagged(_solutions, b.shape, k, a, b),
+    vjp=_solve_vjp,
+)
+
+
+@public("linalg", out=True)
+def inv_ex(A: Any, *, check_errors: bool = False) -> Any:
+    """Inverses, and 1 for each matrix that has none (NaN then)."""
+    check_square("linalg.inv_ex", A)
+    made, info = INV(A)
+    if check_errors:
+        raise_if_failed(info, f"linalg.inv: The inversion could not be completed {SINGULAR}.")
+    return inv_ex_result(made, info)
+
+
+@public("linalg", out=True)
+def inv(A: Any) -> Any:
+    """Inverses of (batches of) square matrices.
+
+    >>> import rushlight as torch
+    >>> torch.linalg.inv(torch.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
+    check_square("linalg.inv", A)
+    return inv_ex(A, check_errors=True).inverse
+
+
+@public("torch", "Tensor", name="inverse", out=True)
+def _inverse(input: Any) -> Any:
+    """Inverses of (batches of) square matrices."""
+    return inv(input)
+
+
+def _matched(op: str, a: Any, b: Any, left: bool) -> tuple[Any, Any]:
+    """Both over their common batches."""
+    rows = b.shape[-2] if left else b.shape[-1]
+    if rows != a.shape[-1]:
+        equation = "AX = B" if left else "XA = B"
+        raise RuntimeError(
+            f"{op}: Incompatible shapes of A and B for the equation {equation} "
+            f"({a.shape[-2]}x{a.shape[-1]} and {b.shape[-2]}x{b.shape[-1]})"
+        )
+    batch = views.broadcast_shapes(op, a.shape[:-2], b.shape[:-2])
+    return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+
+
+def _check_pair(op: str, a: Any, b: Any) -> None:
+    if a.dtype is not b.dtype:
+        raise RuntimeError(
+            f"{op}: Expected A and B to have the same dtype, but found A of type {a.dtype!r} "
+            f"and B of type {b.dtype!r} instead"
+        )
+
+
+@public("linalg", out=True)
+def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+    """`solve`, and 1 for each matrix that is singular (X is NaN then)."""
+    check_square("linalg.solve", A)
+    _check_pair("linalg.solve", A, B)
+    is_vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
+    b = B.unsqueeze(-1) if is_vector else B
+    if b.ndim < 2:
+        check_matrix("linalg.solve", b, "B")
+    a, b = _matched("linalg.solve", A, b, left or is_vector)
+    if left or is_vector:
+        made, info = SOLVE(a, b)
+    else:
+        made, info = SOLVE(a.mT, b.mT)
+        made = made.mT
+    if check_errors:
+        raise_if_failed(info, f"linalg.solve: The solver failed {SINGULAR}.")
+    return solve_ex_result(made.squeeze(-1) if is_vector else made, info)
+
+
+@public("linalg", out=True)
+def solve(A: Any, B: Any, *, left: bool = True) -> Any:
+    """X of A X = B (of X A = B if not `left`); B may be a vector, or a batch of vectors."""
+    return solve_ex(A, B, left=left, check_errors=True).result
+
+
+# -- triangular matrices
+
+
+def _triangle(a: Array, upper: bool, unit: bool) -> Array:
+    a = np.triu(a) if upper else np.tril(a)
+    if unit:
+        at = np.arange(a.shape[-1])
+        a[..., at, at] = 1
+    return a
+
+
+def _triangular_solutions(a: Array, b: Array, upper: bool, unit: bool) -> Array:
+    return attempted(np.linalg.solve, _triangle(a, upper, unit), b)[0]
+
+
+def _triangular_vjp(g: Any, out: Any, a: Any, b: Any, upper: bool, unit: bool) -> Any:
+    g_b = SOLVE_TRIANGULAR(a.mT, g, upper=not upper, unit=unit)
+    g_a = -(g_b @ out.mT)
+    return g_a.triu(int(unit)) if upper else g_a.tril(-int(unit)), g_b
+
+
+SOLVE_TRIANGULAR = Op(
+    "linalg.solve_triangular",
+    attrs=("upper", "unit"),
+    type=lambda a, b, upper, unit: b,
+    lower=lambda k, a, b, upper, unit: k.host(
+        _triangular_solutions, ((b.shape, b.dtype),), a, b, upper=upper, unit=unit
+    )[0],
+    vjp=_triangular_vjp,
+)
+
+
+@public("linalg", out=True)
+def solve_triangular(
+    A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
+    """X of A X = B (of X A = B if not `left`), reading one triangle of A; with `unitriangular`
+    its diagonal is taken to be ones.
+    """
+    check_square("linalg.solve_triangular", A)
+    check_matrix("linalg.solve_triangular", B, "B")
+    _check_pair("linalg.solve_triangular", A, B)
+    a, b = _matched("linalg.solve_triangular", A, B, left)
+    if left:
+        return SOLVE_TRIANGULAR(a, b, upper=bool(upper), unit=bool(unitriangular))
+    return SOLVE_TRIANGULAR(a.mT, b.mT, upper=not upper, unit=bool(unitriangular)).mT
+
+
+@public("torch", "Tensor", out=True)
+def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:
+    """X of A X = B from the Cholesky factor L of A."""
+    check_square("cholesky_solve", L)
+    check_matrix("cholesky_solve", B, "B")
+    root = L.mT if upper else L
+    half = solve_triangular(root, B, upper=False)
+    return solve_triangular(root.mT, half, upper=True)
+
+
+@public("torch", "Tensor", out=True)
+def cholesky_inverse(L: Any, upper: bool = False) -> Any:
+    """The inverse of A from its Cholesky factor."""
+    check_square("cholesky_inverse", L)
+    return cholesky_solve(EYE(n=L.shape[-1], m=L.shape[-1], dtype=L.dtype), L, upper)
+
+
+@public("torch", "Tensor", out=True)
+def triangular_solve(
+    b: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
+    """X of A X = b (of A^T X = b with `transpose`) reading one triangle of A, and A."""
+    check_square("triangular_solve", A)
+    check_matrix("triangular_solve", b, "b")
+    a = A.mT if transpose else A
+    found = solve_triangular(a, b, upper=upper != transpose, unitriangular=unitriangular)
+    return triangular_solve_result(found, A.expand(*found.shape[:-2], *A.shape[-2:]).clone())
+
+
+# -- determinants
+
+
+def _cofactors(a: Any) -> Any:
+    """The derivative of the determinant, also of a singular matrix."""
+    u, s, vh = SVD_OP(a, full=False)
+    size = s.shape[-1]
+    is_own = EYE(n=size, m=size, dtype=dt.bool_)
+    others = WHERE(is_own, 1, s.unsqueeze(-2).expand(*s.shape, size)).prod(-1)
+    sign = DET((u @ vh).detach()).round()
+    return (u * (others * sign.unsqueeze(-1)).unsqueeze(-2)) @ vh
+
+
+DET = Op(
+    "linalg.det",
+    type=lambda a: TensorType(a.shape[:-2], a.dtype),
+    lower=lambda k, a: k.host(np.linalg.det, ((a.shape[:-2], a.dtype),), a)[0],
+    vjp=lambda g, out, a: g.unsqueeze(-1).unsqueeze(-1) * _cofactors(a),
+)
+
+
+def _log_determinants(a: Array) -> tuple[Array, Array]:
+    sign, size = np.linalg.slogdet(a)
+    return sign, size
+
+
+def _slogdet_lower(k: Any, a: Any) -> tuple[Any, ...]:
+    output = (a.shape[:-2], a.dtype)
+    return tuple(k.host(_log_determinants, (output, output), a))
+
+
+SLOGDET = Op(
+    "linalg.slogdet",
+    type=lambda a: (TensorType(a.shape[:-2], a.dtype), TensorType(a.shape[:-2], a.dtype)),
+    lower=_slogdet_lower,
+    vjp=lambda g, out, a: g[1].unsqueeze(-1).unsqueeze(-1) * INV(a)[0].mT,
+)
+
+
+@public("linalg", out=True)
+def det(A: Any) -> Any:
+    """Determinants of (batches of) square matrices."""
+    check_square("linalg.det", A)
+    return DET(A)
+
+
+@public("torch", "Tensor", name="det")
+def _det(input: Any) -> Any:
+    """Determinants of (batches of) square matrices."""
+    return det(input)
+
+
+@public("linalg", out=True)
+def slogdet(A: Any) -> Any:
+    """Signs of determinants, and logarithms of their sizes."""
+    check_square("linalg.slogdet", A)
+    sign, size = SLOGDET(A)
+    return slogdet_result(sign, size)
+
+
+@public("torch", "Tensor", name="slogdet", out=True)
+def _slogdet(input: Any) -> Any:
+    """Signs of determinants, and logarithms of their sizes."""
+    return slogdet(input)
+
+
+@public("torch", "Tensor")
+def logdet(input: Any) -> Any:
+    """The logarithm of the determinant; NaN where that is negative."""
+    check_square("logdet", input)
+    sign, size = SLOGDET(input)
+    return WHERE(sign < 0, np.nan, size)
+
+
+# -- pseudoinverses
+
+
+def _pseudoinverses(a: Array, cut: Array) -> Array:
+    if 0 in a.shape:
+        return np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    is_kept = s > cut.reshape(*s.shape[:-1], 1)
+    inverse = np.divide(1, s, out=np.zeros_like(s), where=is_kept)
+    return np.swapaxes(vh, -1, -2) @ (inverse[..., None] * np.swapaxes(u, -1, -2))
+
+
+def _pinv_vjp(g: Any, out: Any, a: Any, cut: Any) -> Any:
+    """Golub and Pereyra (1973): needs no singular vectors, so equal values do no harm."""
+    p, g_t = out, g.mT
+    if a.shape[-2] <= a.shape[-1]:
+        inner = g_t @ p
+        turned = inner @ p.mT
+        made = turned - (p @ inner).mT - (a @ p) @ turned + (p.mT @ p) @ (g_t - inner @ a)
+        return made, None
+    inner = p @ g_t
+    turned = p.mT @ inner
+    made = turned - (inner @ p).mT + (g_t - a @ inner) @ (p @ p.mT) - turned @ (p @ a)
+    return made, None
+
+
+PINV = Op(  # singular values of A up to `cut` count as zero
+    "linalg.pinv",
+    type=lambda a, cut: TensorType((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype),
+    lower=lambda k, a, cut: k.host(
+        _pseudoinverses, (((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype),), a, cut
+    )[0],
+    vjp=_pinv_vjp,
+)
+
+
+def cut_of(values: Any, shape: Any, atol: Any, rtol: Any) -> Any:
+    """The largest singular value that counts as zero: max(atol, rtol * the largest)."""
+    if rtol is None:
+        is_given = atol is not None and (hasattr(atol, "_storage") or atol > 0)
+        rtol = 0.0 if is_given else 2.0**-values.dtype.mantissa * max(shape[-2:])
+    largest = values.amax(-1) if values.shape[-1] else values.sum(-1)
+    relative = (largest * rtol).to(values.dtype)
+    least = values.new_zeros(()) + (0.0 if atol is None else atol)
+    cut = relative.maximum(least.to(values.dtype))
+    return cut.expand(views.broadcast_shapes("tolerances", cut.shape, values.shape[:-1]))
+
+
+def symmetric(a: Any) -> Any:
+    """The symmetric matrix with this lower triangle."""
+    return a.tril() + a.tril(-1).mT
+
+
+@public("linalg", out=True)
+def pinv(
+    A: Any, rcond: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
+) -> Any:
+    """Pseudoinverses (Moore-Penrose); singular values up to max(atol, rtol * the largest) count
+    as zero.
+    """
+    check_matrix("linalg.pinv", A)
+    a = symmetric(A) if hermitian else A
+    rtol = rcond if rtol is None else rtol
+    cut = cut_of(SVDVALS(a.detach()), a.shape, atol, rtol)
+    return PINV(a, cut.detach())
+
+
+@public("torch", "Tensor")
+def pinverse(input: Any, rcond: float = 1e-15) -> Any:
+    """Pseudoinverses (Moore-Penrose)."""
+    return pinv(input, rtol=rcond)
