@@ -18,7 +18,7 @@ class AcceleratorError(RuntimeError):
 
 
 class LinAlgError(RuntimeError):
-    """A matrix that has no inverse, or no such factor (PyTorch's `torch.linalg.LinAlgError`)."""
+    """A matrix that has no inverse, or no such factor (`torch.linalg.LinAlgError`)."""
 
 
 def shape_text(shape: Sequence[int]) -> str:

@@ -81,7 +81,7 @@ def _eye(x: Any) -> Any:
 # -- QR
 
 
-def _qr_host(a: Array, mode: str) -> tuple[Array, Array]:
+def _qr_host(a: Array, mode: Any) -> tuple[Array, Array]:
     q, r = np.linalg.qr(a, mode)
     return q, r
 
@@ -245,7 +245,7 @@ def _svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
 # -- eigenvalues
 
 
-def _eigh_host(a: Array, uplo: str) -> tuple[Array, Array]:
+def _eigh_host(a: Array, uplo: Any) -> tuple[Array, Array]:
     values, vectors = np.linalg.eigh(a, uplo)
     return values, vectors
 

@@ -49,8 +49,9 @@ def _cross(input: Any, other: Any, dim: int | None = None) -> Any:
 @public("linalg", out=True)
 def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     """Inner products of vectors along `dim`, the first conjugated."""
-    product = conjugate(x) * y
-    return product.sum(dim, dtype=product.dtype)
+    if x.dtype.is_integral:
+        raise errors.wrong_dtype("linalg.vecdot", x.dtype, "a floating or complex dtype")
+    return (conjugate(x) * y).sum(dim)
 
 
 @public("linalg")
