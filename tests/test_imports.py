@@ -56,6 +56,8 @@ ROOMS = [
     "serialization",
     "distributed",
     "nn",
+    "masked",
+    "signal",
     "optim",
     "distributions",
     "amp",

@@ -117,3 +117,23 @@ def test_hinge_embedding_loss_of_other_targets_adds_both_sides():
             lib.tensor([0.25, 0.25, 0.25]), lib.tensor([1.0, -1.0, 0.0]), reduction="none"
         )
         assert found.tolist() == [0.25, 0.75, 1.0]
+
+
+@pytest.mark.parametrize("classes", [(5,), (5, 2)])
+def test_cross_entropy_of_a_linear_map(classes):
+    weight = RNG.standard_normal((*classes, 5)).astype("f4")
+    target = RNG.integers(0, 5, (4, *classes[1:]))
+    found = []
+    for lib, functional in ((torch, torch.nn.functional), (rushlight, ours)):
+        x, w, bias = (
+            lib.tensor(a.tolist(), requires_grad=True) for a in (X, weight, weight[..., 0])
+        )
+        loss = functional.linear_cross_entropy(
+            x, w, lib.tensor(target.tolist()), linear_bias=bias, label_smoothing=0.1
+        )
+        loss.backward()
+        found.append([t.tolist() for t in (loss, x.grad, w.grad, bias.grad)])
+    for theirs, mine in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-6)
+    with pytest.raises(RuntimeError):
+        ours.linear_cross_entropy(rushlight.ones(2, 3), rushlight.ones(5, 4), rushlight.ones(2))

@@ -6,6 +6,8 @@ from parity import check, check_error, normal
 
 import rushlight
 
+torch = pytest.importorskip("torch")
+
 X = normal(3, 5)
 NANS = np.where(X > 1, np.nan, X)
 INTERPOLATIONS = ["linear", "lower", "higher", "midpoint", "nearest"]
@@ -164,3 +166,26 @@ def test_gradients_of_complex_parts():
         return z.real * 2 + z.conj().imag * 3 + z.angle()
 
     assert rushlight.autograd.gradcheck(part, leaves)
+
+
+@pytest.mark.parametrize("edge_order", [1, 2])
+def test_slopes_of_samples(edge_order):
+    check("gradient", X, edge_order=edge_order)
+    check("gradient", X, dim=1, spacing=0.5, edge_order=edge_order)
+    for library in (torch, rushlight):
+        x = library.tensor(X.tolist(), dtype=library.float64)
+        at = [library.tensor(np.cumsum(np.arange(1.0, n + 1)).tolist(), dtype=x.dtype)
+              for n in X.shape]  # fmt: skip
+        found = library.gradient(x, spacing=at, edge_order=edge_order)
+        if library is torch:
+            expected = found
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours.tolist(), theirs.tolist(), atol=1e-12)
+
+
+def test_slopes_of_two_samples_and_errors():
+    check("gradient", X[:, :2])
+    check_error(RuntimeError, "gradient", X[:, :1])
+    check_error(RuntimeError, "gradient", X, edge_order=3)
+    check_error(RuntimeError, "gradient", X, dim=(0, 0))
+    check_error(RuntimeError, "gradient", X, spacing=(1.0, 2.0, 3.0))

@@ -69,9 +69,9 @@ globals().update(_surface.NAMESPACES["torch"])
 
 _ROOMS = (
     "accelerator", "amp", "autograd", "compiler", "backends", "cpu", "cuda", "data",
-    "distributed", "distributions", "fft", "linalg", "mps", "multiprocessing", "nn", "onnx",
-    "ops", "optim", "random", "return_types", "serialization", "special", "storage", "testing",
-    "utils", "version",
+    "distributed", "distributions", "fft", "linalg", "masked", "mps", "multiprocessing", "nn",
+    "onnx", "ops", "optim", "random", "return_types", "serialization", "signal", "special",
+    "storage", "testing", "utils", "version",
 )  # fmt: skip
 _AUTOCAST = (
     "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",

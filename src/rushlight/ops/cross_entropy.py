@@ -7,6 +7,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import errors
 from rushlight.ops.bounds import check_known
+from rushlight.ops.contract import linear
 from rushlight.ops.elementwise import CAST, WHERE
 from rushlight.ops.pick import PICK, safe_target
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
@@ -179,3 +180,45 @@ def _probability_loss(
         return loss
     total = loss.sum()
     return total if reduction == "sum" else total / (logs.numel() // logs.shape[dim])
+
+
+@public("F")
+def linear_cross_entropy(
+    input: Any,
+    linear_weight: Any,
+    target: Any,
+    *,
+    linear_bias: Any = None,
+    weight: Any = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Any:
+    """`cross_entropy` of `linear(input, linear_weight, linear_bias)`.
+
+    linear_weight: (C, features), or (C, d1, ..., features) for a loss of several dimensions.
+    options: how PyTorch cuts the logits into chunks; accepted, and without effect.
+    """
+    if linear_weight.ndim < 2:
+        raise RuntimeError(
+            f"expected linear_weight with dimensionality at least 2, got {linear_weight.ndim}"
+        )
+    if input.shape[-1] != linear_weight.shape[-1]:
+        raise RuntimeError(
+            f"expected equal input and linear_weight last dimensions (in_features), got "
+            f"{input.shape[-1]} and {linear_weight.shape[-1]}, respectively"
+        )
+    *classes, features = linear_weight.shape
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = linear(input, linear_weight.reshape(-1, features), bias)
+    if len(classes) > 1:
+        logits = logits.unflatten(-1, classes)
+    return cross_entropy(
+        logits,
+        target,
+        weight,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )

@@ -1,0 +1,3 @@
+"""`torch.signal`: window functions."""
+
+from rushlight.signal import windows as windows
