@@ -518,7 +518,7 @@ class CompiledGraph:
         table = self.table
         table[FIRST:] = [*leaf_addresses, *own]
         if numbers:
-            self.packed.pack_into(self.cells, 0, *numbers)
+            self.packed.pack_into(self.cells.data, 0, *numbers)
         arena = buffers.Buffer(self.arena) if self.arena else None
         table[ARENA] = arena.address if arena is not None else 0
         self.program.run(table)  # type: ignore[arg-type]

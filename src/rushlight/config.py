@@ -106,3 +106,12 @@ def gradients_off() -> Iterator[None]:
         yield
     finally:
         scopes.grad_enabled = before
+
+
+def in_force() -> tuple[object, ...]:
+    """Everything here that what an op does may depend on."""
+    s = scopes
+    return (
+        s.grad_enabled, s.inference, s.devices, s.anomaly, s.autocast, process.default_dtype,
+        process.default_device, process.backend,
+    )  # fmt: skip

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # CPython has no stubs for it
 import contextlib
 import signal
 import threading

@@ -462,7 +462,9 @@ class Tensor:
 
     def _array(self) -> Any:
         """This tensor's elements as a NumPy view of its memory (stored bits for bfloat16)."""
-        buffer = realised(self._storage)
+        return self._array_on(realised(self._storage))
+
+    def _array_on(self, buffer: Any) -> Any:
         kind = self.dtype.storage
         strides = tuple(s * kind.itemsize for s in self._strides)
         return buffer.as_numpy(kind, self._shape, strides, self._offset * kind.itemsize)
@@ -646,6 +648,8 @@ def as_operand(x: Any) -> Any:
 def realised(storage: Storage) -> Any:
     """The buffer of a storage, after a flush if its value is pending."""
     value = storage.value
+    if hooks.reading is not None:
+        hooks.reading()
     if value.buffer is None:
         settle(value)
     return value.buffer

@@ -21,8 +21,9 @@ def check_known(
     """Raise where an index in memory is not within `size` (and is not `ignored`)."""
     if index._storage.value.buffer is None or not 0 < index.numel() <= MANY:
         return
-    numbers = index._numbers()
-    if numbers.min() >= 0 and numbers.max() < size:
+    numbers = index._array_on(index._storage.value.buffer)
+    # as unsigned numbers, what is negative is too large as well
+    if np.maximum.reduce(numbers.view(f"u{numbers.itemsize}"), axis=None) < size:
         return
     places = np.argwhere(((numbers < 0) | (numbers >= size)) & (numbers != ignored))
     if len(places):

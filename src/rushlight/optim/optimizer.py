@@ -67,6 +67,13 @@ class Batch(NamedTuple):
     params: list[Tensor]
     grads: list[Tensor]
     states: list[tuple[Tensor, ...]]
+    group: dict[str, Any]
+
+
+class Watch:
+    """Who is told of every step (a call being captured), if anybody."""
+
+    step: Callable[[Any, list[Batch]], None] | None = None
 
 
 def update_all(rule: Callable[..., None], batches: list[Batch]) -> None:
@@ -80,7 +87,7 @@ def update_all(rule: Callable[..., None], batches: list[Batch]) -> None:
 
     def record(hyper: Sequence[Any]) -> None:
         at = 0
-        for flags, floats, params, grads, states in batches:
+        for flags, floats, params, grads, states, _ in batches:
             own = tuple(hyper[at : at + len(floats)])
             at += len(floats)
             for param, grad, state in zip(params, grads, states, strict=True):
@@ -173,8 +180,46 @@ class Optimizer:
                 loss = closure()
         with rl.no_grad():
             batches = self._collect()
+            if Watch.step is not None:
+                Watch.step(self, batches)
             update_all(self.update, batches)
         return loss
+
+    def advance_again(self, batches: Sequence[Batch]) -> tuple[list[float], Callable[[], None]]:
+        """The floats of the next step on the same batches, and what to call once it is done.
+
+        ValueError if that step would do something else than the one before.
+        """
+        floats: list[float] = []
+        counted: list[tuple[Batch, dict[str, float]]] = []
+        for batch in batches:
+            numbers = self._numbers_of(self.state.get(batch.params[0], {}))
+            flags, hyper = self.advance(batch.group, numbers, False)
+            if flags != batch.flags:
+                raise ValueError("the options have changed")
+            floats += map(float, hyper)
+            counted.append((batch, numbers))
+        return floats, functools.partial(self._count, counted)
+
+    def _numbers_of(self, state: dict[str, Any]) -> dict[str, float]:
+        """The numbers of a state that this optimizer wrote itself; ValueError otherwise."""
+        found = {}
+        for name in self.NUMBERS:
+            tensor, number = self._numbers.get(id(state.get(name)), (None, 0.0))
+            if tensor is None:
+                raise ValueError("the state was written by somebody else")
+            found[name] = number
+        return found
+
+    def _count(self, counted: Sequence[tuple[Batch, dict[str, float]]]) -> None:
+        fresh: dict[int, tuple[Tensor, float]] = {}
+        for batch, numbers in counted:
+            state = self.state[batch.params[0]]
+            dtypes = {name: state[name].dtype for name in self.NUMBERS}
+            tensors = _as_tensors(numbers, dtypes, fresh)
+            for param in batch.params:
+                self.state[param].update(tensors)
+        self._numbers = fresh
 
     def _collect(self) -> list[Batch]:  # hot
         """The parameters with gradients, by what their update has in common."""
@@ -232,7 +277,7 @@ class Optimizer:
         numbers = dict(zip(self.NUMBERS, key[1:], strict=True))
         flags, hyper = self.advance(group, numbers, key[0])
         dtypes = {name: getattr(state[name], "dtype", None) for name in self.NUMBERS}
-        return Batch(flags, hyper, [], [], []), _as_tensors(numbers, dtypes, fresh)
+        return Batch(flags, hyper, [], [], [], group), _as_tensors(numbers, dtypes, fresh)
 
     def _fill_state(
         self, state: dict[str, Any], param: Tensor, group: dict[str, Any], names: Any

@@ -6,13 +6,19 @@ import contextlib
 import os
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any  # states are tensors, devices have several forms
 
 from rushlight.devices import CPU, check_usable, device
 
 DEFAULT_SEED = 67280421310721  # what PyTorch starts from
 _WORD = 1 << 64
+
+
+class Watch:
+    """Who is told of every draw (a call being captured), if anybody."""
+
+    draw: Callable[[Generator, int], None] | None = None
 
 
 class Generator:
@@ -56,6 +62,8 @@ class Generator:
 
     def take(self, count: int) -> tuple[int, int]:
         """Reserve `count` elements: the seed (as a signed word) and the first counter."""
+        if Watch.draw is not None:
+            Watch.draw(self, count)
         with self._lock:
             first = self._counter
             self._counter = (first + count) % (_WORD >> 1)

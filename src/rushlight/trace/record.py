@@ -49,6 +49,7 @@ class Hooks:
     current_node: Callable[[Any], Node | None]
     uninterrupted: Callable[[], contextlib.AbstractContextManager[None]]
     copy_value: Callable[[Value], Value]
+    reading: Callable[[], None] | None = None  # told when somebody looks at a tensor's memory
     number_in_memory: Callable[[Any, TensorType], Value]
     inspect: Callable[[Trace], Callable[[], None]]
     make_window: Callable[[Value, View], tuple[Value, View | None]]

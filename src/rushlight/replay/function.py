@@ -1,0 +1,115 @@
+"""A compiled function: its calls are watched, and then done again without their Python."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import types
+from collections.abc import Callable
+from typing import Any  # any function or module
+
+from rushlight import config, tree
+from rushlight.replay.call import RememberedCall, Stale
+from rushlight.replay.capture import Capture, Refused, watching
+from rushlight.tensor import Tensor
+from rushlight.trace import flush
+from rushlight.trace.record import local
+
+_MOST_TRIES = 8  # calls with equal arguments that are watched before giving up on them
+_MOST_KINDS = 64  # kinds of arguments that are remembered
+
+
+class Compiled:
+    """A function whose body is skipped when a call would only repeat the last.
+
+    Note: when a call is repeated. It must have computed everything in one program, with no look
+    at elements, no effect outside tensors, gradients, optimizers and random generators, and no
+    call of anything that may answer differently the next time (`print`, clocks, NumPy ...). It
+    is repeated while its arguments have the same types and shapes and equal numbers, and
+    while the Python objects that it reads are as they were (`replay/guards.py`). Otherwise the
+    body runs, as if the function were not compiled; `reason` says why.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.reason = "it has not been called often enough"
+        self.skipped = 0  # calls without Python
+        self.made = 0  # calls in Python
+        self._calls: dict[Any, RememberedCall] = {}
+        self._tries: dict[Any, int] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # hot
+        leaves, structure = tree.flatten((args, kwargs))
+        try:
+            key = (_kind_of(structure), *map(_kind_of_argument, leaves), *config.in_force())
+            call = self._calls.get(key)
+        except TypeError:  # an argument that has no hash
+            self.reason = "an argument cannot be compared with the last one"
+            return self._make(args, kwargs)
+        if call is not None and not local.trace.packing:  # whose hooks are the user's code
+            try:
+                result = call(leaves)
+            except Stale as stale:
+                self.reason = str(stale)
+                del self._calls[key]
+            else:
+                self.skipped += 1
+                return result
+        return self._watch(key, leaves, args, kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.function!r}: {self.skipped} calls skipped, {self.made} made>"
+
+    def _make(self, args: Any, kwargs: Any) -> Any:
+        self.made += 1
+        return self.function(*args, **kwargs)
+
+    def _watch(self, key: Any, leaves: list[Any], args: Any, kwargs: Any) -> Any:
+        """Make a call in Python and, if it may be one to repeat, look on."""
+        tries = self._tries.get(key, 0)
+        if tries > _MOST_TRIES or (tries == 0 and len(self._tries) >= _MOST_KINDS):
+            return self._make(args, kwargs)
+        self._tries[key] = tries + 1
+        if tries == 0 or not _can_watch(leaves):
+            return self._make(args, kwargs)
+        flush()
+        capture = Capture()
+        capture.note(self.function)
+        with watching(capture):
+            result = self._make(args, kwargs)
+            flush()
+        try:
+            if any(f.is_new for f in capture.flushes):
+                raise Refused("it was not yet steady")
+            self._calls[key] = RememberedCall(capture, leaves, result)
+            self.reason = ""
+        except Refused as refused:
+            self.reason = str(refused)
+        return result
+
+
+def _kind_of(structure: Any) -> Any:
+    """A tree's structure as something that can be a key."""
+    if structure is None:
+        return None
+    kind, keys, parts = structure
+    return (kind, keys, *map(_kind_of, parts))
+
+
+def _kind_of_argument(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor):
+        return (leaf.dtype, leaf._shape, leaf._strides, leaf._view is None, leaf._node is None)
+    return (type(leaf), leaf)
+
+
+def _can_watch(leaves: list[Any]) -> bool:
+    if sys.getprofile() is not None or local.trace.watchers or local.trace.packing:
+        return False
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    return not any(isinstance(leaf, Tensor) and leaf._node is not None for leaf in leaves)
