@@ -55,6 +55,10 @@ FAMILIES = (  # one a line, each after those it imports
     "linear_algebra",
     "linear_solve",
     "matrix_norm",
+    "lu",
+    "least_squares",
+    "matrix_exponential",
+    "reflections",
     "matrix_products",
     "einsum",
 )

@@ -120,3 +120,38 @@ class slogdet_result(NamedTuple):
 class triangular_solve_result(NamedTuple):
     solution: Any
     cloned_coefficient: Any
+
+
+class geqrf(NamedTuple):
+    a: Any
+    tau: Any
+
+
+class lu_factor_result(NamedTuple):
+    LU: Any
+    pivots: Any
+
+
+class lu_factor_ex_result(NamedTuple):
+    LU: Any
+    pivots: Any
+    info: Any
+
+
+class lu_result(NamedTuple):
+    P: Any
+    L: Any
+    U: Any
+
+
+class lu_unpack(NamedTuple):
+    P: Any
+    L: Any
+    U: Any
+
+
+class lstsq_result(NamedTuple):
+    solution: Any
+    residuals: Any
+    rank: Any
+    singular_values: Any

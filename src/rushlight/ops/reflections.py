@@ -1,0 +1,101 @@
+"""Products of Householder's reflections, which QR factorisations are kept as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any  # operands are tensors, arrays in host functions
+
+import numpy as np
+
+from rushlight.ops.creation import EYE
+from rushlight.ops.linear_algebra import Array, check_matrix
+from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops.return_types import geqrf as geqrf_result
+
+
+def _reflectors(a: Array) -> tuple[Array, Array]:
+    h, tau = np.linalg.qr(a, "raw")
+    return np.swapaxes(h, -1, -2), tau
+
+
+def geqrf_type(a: TensorType) -> tuple[TensorType, TensorType]:
+    return a, TensorType((*a.shape[:-2], min(a.shape[-2:])), a.dtype)
+
+
+def geqrf_lower(k: Any, a: Any) -> tuple[Any, ...]:
+    types = geqrf_type(TensorType(a.shape, a.dtype))
+    return tuple(k.host(_reflectors, tuple((t.shape, t.dtype) for t in types), a))
+
+
+GEQRF = Op("geqrf", type=geqrf_type, lower=geqrf_lower, vjp=None)
+
+
+@public("torch", "Tensor", out=True)
+def geqrf(input: Any) -> Any:
+    """R over the vectors of the reflections whose product is Q, and the reflections' scales.
+
+    Not differentiable, as in PyTorch.
+    """
+    check_matrix("geqrf", input)
+    return geqrf_result(*GEQRF(input))
+
+
+def _reflected(a: Any, tau: Any, start: Any, order: Iterable[int]) -> Any:
+    """Reflections I - tau v v^T applied to `start` in an order; v are columns of a."""
+    m, count = a.shape[-2], tau.shape[-1]
+    vectors = a[..., :count].tril(-1) + EYE(n=m, m=count, dtype=a.dtype)
+    for i in order:
+        v = vectors[..., i : i + 1]
+        start = start - (tau[..., i, None, None] * v) @ (v.mT @ start)
+    return start
+
+
+def _check_scales(op: str, a: Any, tau: Any) -> None:
+    check_matrix(op, a)
+    if a.shape[-1] > a.shape[-2] or tau.shape[-1:] > a.shape[-1:]:
+        raise RuntimeError(
+            f"{op}: input.shape[-2] must be greater than or equal to input.shape[-1], and that "
+            f"to tau.shape[-1] (got {list(a.shape)} and {list(tau.shape)})"
+        )
+    if tau.ndim != a.ndim - 1 or tau.shape[:-1] != a.shape[:-2] or tau.dtype is not a.dtype:
+        raise RuntimeError(
+            f"{op}: Expected tau of dtype {a.dtype!r} with one dimension less than A, got "
+            f"{tau.dtype!r} {list(tau.shape)} for {list(a.shape)}"
+        )
+
+
+@public("linalg", out=True)
+def householder_product(A: Any, tau: Any) -> Any:
+    """The first columns of the product of the reflections that `geqrf` gives.
+
+    >>> import rushlight as torch
+    >>> torch.linalg.householder_product(*torch.geqrf(torch.eye(2)))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    _check_scales("linalg.householder_product", A, tau)
+    m, n = A.shape[-2:]
+    start = EYE(n=m, m=n, dtype=A.dtype).expand(*A.shape[:-2], m, n)
+    return _reflected(A, tau, start, reversed(range(tau.shape[-1])))
+
+
+@public("torch", "Tensor", out=True)
+def orgqr(input: Any, input2: Any) -> Any:
+    """`torch.linalg.householder_product`."""
+    return householder_product(input, input2)
+
+
+@public("torch", "Tensor", out=True)
+def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Any:
+    """The product of the reflections that `geqrf` gives times `other` (or `other` times it)."""
+    check_matrix("ormqr", input, "input")
+    check_matrix("ormqr", other, "other")
+    if not left:
+        return ormqr(input, tau, other.mT, True, not transpose).mT
+    if input.shape[-2] != other.shape[-2]:
+        raise RuntimeError(
+            f"ormqr: other.shape[-2] must be equal to input.shape[-2] ({list(input.shape)} and "
+            f"{list(other.shape)})"
+        )
+    order = range(tau.shape[-1])
+    return _reflected(input, tau, other, order if transpose else reversed(order))

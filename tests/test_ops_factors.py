@@ -1,0 +1,135 @@
+"""LU, least squares, exponentials and reflections against PyTorch, with their gradients."""
+
+import pytest
+
+import rushlight
+from rushlight import linalg
+
+torch = pytest.importorskip("torch")
+SHAPES = [(3, 3), (5, 3), (3, 5), (2, 4, 4), (2, 3, 4, 2), (0, 3, 3), (3, 0)]
+
+
+def pair(shape, seed=0, dtype="float64"):
+    """The same numbers for both libraries."""
+    generator = torch.Generator().manual_seed(seed)
+    theirs = torch.randn(shape, generator=generator, dtype=getattr(torch, dtype))
+    ours = rushlight.tensor(theirs.numpy()).requires_grad_()
+    return ours, theirs.requires_grad_()
+
+
+def same(ours, theirs, **kwargs):
+    torch.testing.assert_close(torch.from_numpy(ours.detach().numpy()), theirs, **kwargs)
+
+
+def check(call, *shapes, dtype="float64"):
+    """Results and gradients of `call(library, *tensors)`, a tuple of tensors."""
+    pairs = [pair(s, i, dtype) for i, s in enumerate(shapes)]
+    ours = call(rushlight, *(p[0] for p in pairs))
+    theirs = call(torch, *(p[1] for p in pairs))
+    losses = [0.0, 0.0]
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        same(a, b.detach())
+        weights = pair(b.shape, 10 + i, dtype)
+        if b.requires_grad:
+            losses[0] = losses[0] + (a * weights[0].detach()).sum()
+            losses[1] = losses[1] + (b * weights[1].detach()).sum()
+    if isinstance(losses[1], torch.Tensor):
+        for loss in losses:
+            loss.backward()
+        for a, b in pairs:
+            same(a.grad, b.grad)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_lu(shape):
+    check(lambda t, a: t.linalg.lu(a), shape)
+    check(lambda t, a: t.linalg.lu_factor_ex(a)[:1], shape)
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("adjoint", [True, False])
+def test_lu_solve(left, adjoint):
+    def call(t, a, b):
+        b = b if left else b.mT
+        return (t.linalg.lu_solve(*t.linalg.lu_factor(a), b, left=left, adjoint=adjoint),)
+
+    check(call, (3, 3), (3, 2))
+    check(call, (2, 3, 3), (2, 3, 4))
+
+
+def test_older_names_of_lu():
+    a, b = pair((3, 3))[0].detach(), pair((3, 2), 1)[0].detach()
+    rushlight.testing.assert_close(a @ rushlight.lu_solve(b, *a.lu()), b)
+
+
+def test_singular_matrices_are_named():
+    a = rushlight.tensor([[1.0, 2.0], [2.0, 4.0]])
+    with pytest.raises(linalg.LinAlgError, match=r"lu_factor: U\[2,2\] is zero"):
+        linalg.lu_factor(a)
+    assert linalg.lu_factor_ex(a).info.item() == 2
+    with pytest.raises(RuntimeError, match="without pivoting"):
+        linalg.lu(a, pivot=False)
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        linalg.lu_factor(rushlight.ones(3))
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 3), (2, 4, 3), (3, 5)])
+def test_least_squares(shape, driver):
+    def call(t, a, b):
+        found = t.linalg.lstsq(a, b, driver=driver)
+        return (found.solution,)
+
+    check(call, shape, (*shape[:-1], 2))
+    ours, theirs = pair(shape)
+    other, its = pair((*shape[:-1], 2), 1)
+    got = linalg.lstsq(ours.detach(), other.detach(), driver=driver)
+    expected = torch.linalg.lstsq(theirs.detach(), its.detach(), driver=driver)
+    for a, b in zip(got, expected, strict=True):
+        same(a, b)
+
+
+def test_least_squares_of_a_vector_and_of_few_ranks():
+    check(lambda t, a, b: (t.linalg.lstsq(a, b).solution,), (2, 5, 3), (2, 5))
+    a = rushlight.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
+    found = linalg.lstsq(a, rushlight.ones(3, 1), driver="gelsd")
+    assert found.rank.item() == 1
+    rushlight.testing.assert_close(found.solution, rushlight.full((2, 1), 0.5))
+    with pytest.raises(RuntimeError, match="input.size"):
+        linalg.lstsq(a, rushlight.ones(2, 1))
+    with pytest.raises(RuntimeError, match="`driver` should be one of"):
+        linalg.lstsq(a, rushlight.ones(3, 1), driver="fast")
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4, 4), (1, 1), (0, 0), (2, 0, 0)])
+def test_matrix_exponentials(shape):
+    check(lambda t, a: (t.linalg.matrix_exp(a),), shape)
+    check(lambda t, a: (t.matrix_exp(a * 5),), shape)
+    large = pair(shape, dtype="float32")
+    same(rushlight.matrix_exp(large[0] * 5), torch.matrix_exp(large[1] * 5).detach())
+
+
+def test_second_derivatives_of_exponentials():
+    a = pair((3, 3))[0]
+    assert rushlight.autograd.gradgradcheck(linalg.matrix_exp, (a,))
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (2, 4, 2)])
+def test_products_of_reflections(shape):
+    batch, (m, n) = shape[:-2], shape[-2:]
+    check(lambda t, a, tau: (t.linalg.householder_product(a, tau),), shape, (*batch, n))
+    for left in (True, False):
+        for transpose in (True, False):
+            size = (*batch, m, 3) if left else (*batch, 3, m)
+            check(
+                lambda t, a, tau, c, left=left, transpose=transpose: (
+                    t.ormqr(a, tau, c, left, transpose),
+                ),
+                shape,
+                (*batch, n),
+                size,
+            )
+    a = pair(shape)[0].detach()
+    packed, tau = rushlight.geqrf(a)
+    q = rushlight.orgqr(packed, tau)
+    rushlight.testing.assert_close(q @ packed[..., :n, :].triu(), a)
