@@ -16,6 +16,7 @@ def tensors(lib, *rows):
 
 A, B, P = [0.5, -1.0, 2.0], [1.5, 0.3, 0.7], [0.2, 0.5, 0.9]
 ROWS = [[0.2, 0.3, 0.5], [0.0, 0.4, 0.6]]
+FACTOR = [[1.0, 0.0, 0.0], [0.5, 2.0, 0.0], [-0.3, 0.1, 0.5]]
 
 # name -> (parameters, values in the support, whether there is a cdf)
 CASES = {
@@ -33,6 +34,7 @@ CASES = {
     "Poisson": ((B,), [0.0, 1.0, 4.0], False),
     "Categorical": ((ROWS,), [2.0, 1.0], False),
     "OneHotCategorical": ((ROWS,), [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]], False),
+    "MultivariateNormal": ((A, None, None, FACTOR), [0.3, 0.2, 1.0], False),
 }
 
 
@@ -109,7 +111,7 @@ def test_samples_have_the_moments(name):
     assert bool((constant | ((spread - 1).abs() < 0.1)).all())
 
 
-@pytest.mark.parametrize("name", ["Normal", "Laplace", "Exponential"])
+@pytest.mark.parametrize("name", ["Normal", "Laplace", "Exponential", "MultivariateNormal"])
 def test_samples_have_gradients(name):
     rushlight.manual_seed(0)
     ours, own = make(rushlight, name, CASES[name][0])
@@ -122,7 +124,8 @@ def test_samples_have_gradients(name):
 
 
 KL = ["Normal", "LogNormal", "Laplace", "Gumbel", "HalfNormal", "Exponential", "Uniform",
-      "Bernoulli", "Geometric", "Poisson", "Categorical", "OneHotCategorical"]  # fmt: skip
+      "Bernoulli", "Geometric", "Poisson", "Categorical", "OneHotCategorical",
+      "MultivariateNormal"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KL)
@@ -131,7 +134,14 @@ def test_divergences(name):
     if name == "Uniform":
         moved = ([0.0, -1.0, 1.0], [3.0, 0.5, 5.0])
     else:
-        moved = tuple((torch.tensor(p) * 0.8 + 0.1).tolist() for p in parameters)
+        moved = tuple(
+            p
+            if p is None
+            else (torch.tensor(p) * 0.8 + 0.1).tril().tolist()
+            if p is FACTOR
+            else (torch.tensor(p) * 0.8 + 0.1).tolist()
+            for p in parameters
+        )
     found = []
     for lib in LIBRARIES:
         (p, own), (q, _) = make(lib, name, parameters), make(lib, name, moved)
@@ -182,6 +192,20 @@ def test_binomials():
     assert drawn.shape == (5, 3)
 
 
+@pytest.mark.parametrize("how", ["covariance_matrix", "precision_matrix", "scale_tril"])
+def test_vectors_by_covariance_precision_or_factor(how):
+    found = []
+    for lib in LIBRARIES:
+        factor, loc = tensors(lib, FACTOR, A)
+        matrix = factor if how == "scale_tril" else factor @ factor.mT
+        made = lib.distributions.MultivariateNormal(loc, **{how: matrix})
+        found.append(
+            (made.scale_tril, made.covariance_matrix, made.precision_matrix, made.entropy())
+        )
+    for ours, theirs in zip(*found, strict=True):
+        same(ours, theirs)
+
+
 def test_batch_dimensions_become_one_event():
     found = []
     for lib in LIBRARIES:
@@ -229,6 +253,7 @@ CONSTRAINTS = {
     "real_vector": [[0.0, 1.0], [math.nan, 1.0]],
     "lower_cholesky": [[[1.0, 0.0], [2.0, 1.0]], [[1.0, 1.0], [0.0, 1.0]]],
     "lower_triangular": [[[1.0, 0.0], [2.0, -1.0]], [[1.0, 1.0], [0.0, 1.0]]],
+    "positive_definite": [[[2.0, 1.0], [1.0, 2.0]], [[1.0, 2.0], [2.0, 1.0]]],
     "symmetric": [[[2.0, 1.0], [1.0, 2.0]], [[1.0, 2.0], [0.0, 1.0]]],
 }
 

@@ -29,6 +29,7 @@ from rushlight.distributions.discrete import (
 from rushlight.distributions.distribution import Distribution
 from rushlight.distributions.independent import Independent
 from rushlight.distributions.kl import kl_divergence, register_kl
+from rushlight.distributions.multivariate_normal import MultivariateNormal
 
 __all__ = [
     "Bernoulli",
@@ -44,6 +45,7 @@ __all__ = [
     "Independent",
     "Laplace",
     "LogNormal",
+    "MultivariateNormal",
     "Normal",
     "OneHotCategorical",
     "OneHotCategoricalStraightThrough",

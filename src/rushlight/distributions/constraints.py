@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import rushlight as rl
 from rushlight.tensor import Tensor
 
 
@@ -162,6 +163,10 @@ def _is_symmetric(x: Tensor) -> Tensor:
     return ((x - x.mT).abs() <= 1e-6).flatten(-2).all(-1)
 
 
+def _is_positive_definite(x: Tensor) -> Tensor:
+    return _is_symmetric(x) & (rl.linalg.cholesky_ex(x).info == 0)
+
+
 dependent = _Dependent()
 real = _Region("Real()", lambda x: x == x)
 real_vector = independent(real, 1)
@@ -178,3 +183,4 @@ lower_cholesky = _Region(
     "LowerCholesky()", lambda x: _is_lower(x) & (x.diagonal(0, -2, -1) > 0).all(-1), 2
 )
 symmetric = _Region("Symmetric()", _is_symmetric, 2)
+positive_definite = _Region("PositiveDefinite()", _is_positive_definite, 2)

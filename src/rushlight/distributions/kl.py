@@ -24,6 +24,7 @@ from rushlight.distributions.discrete import (
 )
 from rushlight.distributions.distribution import Distribution
 from rushlight.distributions.independent import Independent
+from rushlight.distributions.multivariate_normal import MultivariateNormal
 from rushlight.distributions.utils import sum_rightmost
 from rushlight.nn import functional as F
 from rushlight.tensor import Tensor
@@ -129,6 +130,23 @@ def _categorical(p: Any, q: Any) -> Tensor:
 @register_kl(OneHotCategorical, OneHotCategorical)
 def _one_hot(p: Any, q: Any) -> Tensor:
     return _categorical(p._categorical, q._categorical)
+
+
+@register_kl(MultivariateNormal, MultivariateNormal)
+def _multivariate_normal(p: Any, q: Any) -> Tensor:
+    if p.event_shape != q.event_shape:
+        raise ValueError(
+            "KL-divergence between two Multivariate Normals with different event shapes cannot "
+            "be computed"
+        )
+    n = p.event_shape[0]
+    batch = rl.broadcast_shapes(p.batch_shape, q.batch_shape)
+    factor = q.scale_tril.expand((*batch, n, n))
+    solve = rl.linalg.solve_triangular
+    spread = solve(factor, p.scale_tril.expand((*batch, n, n)), upper=False)
+    away = solve(factor, (q.loc - p.loc).unsqueeze(-1).expand((*batch, n, 1)), upper=False)
+    sizes = spread.square().sum((-2, -1)) + away.square().sum((-2, -1))
+    return q._log_scale() - p._log_scale() + (sizes - n) / 2
 
 
 @register_kl(Independent, Independent)
