@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 import rushlight as rl
-from rushlight.trace.record import flush
+from rushlight.trace.trace import flush
 
 Step = Callable[[rl.Tensor, rl.Tensor], rl.Tensor]
 

@@ -9,7 +9,7 @@ from nn_parity import array, assert_same, both_raise, torch
 
 import rushlight as rl
 from rushlight.data import loader
-from rushlight.trace.record import local
+from rushlight.trace.trace import local
 
 X, Y = np.arange(30, dtype=np.float32).reshape(10, 3), np.arange(10)
 Point = collections.namedtuple("Point", ["x", "y"])

@@ -14,7 +14,7 @@ import pytest
 import rushlight as torch
 from rushlight import compiled
 from rushlight.nn import functional as F
-from rushlight.trace.record import local
+from rushlight.trace.trace import local
 
 RNG = np.random.default_rng(7)
 

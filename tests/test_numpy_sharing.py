@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import rushlight as torch
-from rushlight.trace import record
-from rushlight.trace.record import local
+from rushlight.trace import trace
+from rushlight.trace.trace import local
 
 
 @pytest.fixture(params=["copied", "read at once"])
 def _either_way(request, monkeypatch):
     """Small shared memory is copied, large memory is read at once: both must be right."""
     if request.param == "read at once":
-        monkeypatch.setattr(record, "SMALL_SHARED", 0)
+        monkeypatch.setattr(trace, "SMALL_SHARED", 0)
 
 
 @pytest.mark.usefixtures("_either_way")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 import rushlight as rl
-from rushlight.trace.record import flush, local
+from rushlight.trace.trace import flush, local
 
 
 def step(x: rl.Tensor, y: rl.Tensor, rate: float) -> rl.Tensor:

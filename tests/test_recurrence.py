@@ -14,7 +14,7 @@ from rushlight.autograd import gradcheck, gradgradcheck
 from rushlight.loops import recurrence_formula
 from rushlight.nn import recurrence
 from rushlight.ops.recurrence import GRU, GRU_GRAD, LSTM, LSTM_GRAD, RNN, RNN_GRAD
-from rushlight.trace.record import local
+from rushlight.trace.trace import local
 
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "gru": 3, "lstm": 4}
 NETWORKS = {"RNN": {}, "GRU": {}, "LSTM": {}}

@@ -12,7 +12,7 @@ import pytest
 
 import rushlight as torch
 from rushlight.nn import functional as F
-from rushlight.trace.record import local
+from rushlight.trace.trace import local
 
 
 def test_a_forked_child_computes():

@@ -10,7 +10,7 @@ import rushlight as torch
 import rushlight.nn.functional as F
 from rushlight import nn, optim
 from rushlight.autograd import engine
-from rushlight.trace.record import local
+from rushlight.trace.trace import local
 from rushlight.trace.trie import Edge
 
 

@@ -19,7 +19,7 @@ from rushlight.schedule.fuse import Root, Unit
 from rushlight.schedule.memory import nbytes_of
 from rushlight.tensor import Tensor
 from rushlight.trace import misses
-from rushlight.trace.record import hooks, local
+from rushlight.trace.trace import hooks, local
 from rushlight.trace.trie import Edge
 
 _FORMS = {

@@ -17,7 +17,7 @@ import numpy as np
 from rushlight import errors, views
 from rushlight.ir.node import Node
 from rushlight.loops import interpret
-from rushlight.trace.record import Trace
+from rushlight.trace.trace import Trace
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
 

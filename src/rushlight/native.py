@@ -7,7 +7,7 @@ from rushlight.compiled import CheckFailed, CompiledGraph
 from rushlight.loops import interpret
 from rushlight.pipeline import Lowered, Request, Targets, inputs_of, keep_leaves
 from rushlight.runtime import buffers
-from rushlight.trace.record import Trace
+from rushlight.trace.trace import Trace
 
 
 class NativeProgram:

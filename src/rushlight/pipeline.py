@@ -23,7 +23,7 @@ from rushlight.ir.node import Node
 from rushlight.loops import interpret
 from rushlight.ops.registry import TensorType
 from rushlight.runtime import buffers
-from rushlight.trace.record import Trace, hooks
+from rushlight.trace.trace import Trace, hooks
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
 from rushlight.views import View

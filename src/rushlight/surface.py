@@ -14,7 +14,7 @@ from rushlight import ops
 from rushlight.ops import precision
 from rushlight.ops.registry import PUBLIC, Public
 from rushlight.tensor import Tensor
-from rushlight.trace.record import local
+from rushlight.trace.trace import local
 from rushlight.trace.write import check_apart, write
 
 Function = Callable[..., Any]

@@ -28,8 +28,9 @@ from rushlight.ops import (
 )
 from rushlight.ops.registry import OPS, Op, TensorType
 from rushlight.runtime import buffers
-from rushlight.trace.record import hooks, make_tensor, record_two, set_view, settle
+from rushlight.trace.record import make_tensor, record_two, set_view
 from rushlight.trace.tape import Accumulate, Node, RemovableHandle
+from rushlight.trace.trace import hooks, settle
 from rushlight.trace.value import Storage, Value
 from rushlight.trace.write import current_node
 from rushlight.views import View

@@ -20,16 +20,10 @@ from rushlight.autograd.modes import enable_grad, no_grad
 from rushlight.ops.movement import Placed
 from rushlight.ops.registry import OPS, TensorType
 from rushlight.trace.packing import Held
-from rushlight.trace.record import hooks as trace_hooks
-from rushlight.trace.record import (
-    local,
-    make_tensor,
-    recording,
-    set_view,
-    value_tensor,
-    write_storage,
-)
+from rushlight.trace.record import make_tensor, set_view, value_tensor
 from rushlight.trace.tape import Accumulate, Node, Saved
+from rushlight.trace.trace import hooks as trace_hooks
+from rushlight.trace.trace import local, recording, write_storage
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
 from rushlight.views import View

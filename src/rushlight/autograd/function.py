@@ -15,8 +15,8 @@ from rushlight.autograd.modes import no_grad
 from rushlight.ops.registry import Op, TensorType
 from rushlight.tensor import Tensor
 from rushlight.trace import packing
-from rushlight.trace.record import local, recording
 from rushlight.trace.tape import Node
+from rushlight.trace.trace import local, recording
 from rushlight.trace.value import Value
 from rushlight.trace.write import current_node
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self  # hooks keep anything
 from rushlight.autograd import engine
 from rushlight.tensor import Tensor
 from rushlight.trace import packing
-from rushlight.trace.record import local
 from rushlight.trace.tape import Node, RemovableHandle
+from rushlight.trace.trace import local
 from rushlight.trace.write import current_node
 
 __all__ = [

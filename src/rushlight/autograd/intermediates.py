@@ -18,8 +18,8 @@ from rushlight import errors, tree
 from rushlight.autograd import engine
 from rushlight.ops.movement import AS_STRIDED
 from rushlight.ops.registry import Op, TensorType
-from rushlight.trace.record import Trace, hooks, local, recording
 from rushlight.trace.tape import Node, Saved
+from rushlight.trace.trace import Trace, hooks, local, recording
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Value
 from rushlight.trace.write import current_node

@@ -18,7 +18,8 @@ import numpy as np
 
 from rushlight import config, errors
 from rushlight.ops.registry import TensorType
-from rushlight.trace.record import Trace, hooks, local, value_tensor
+from rushlight.trace.record import value_tensor
+from rushlight.trace.trace import Trace, hooks, local
 from rushlight.trace.trie import Edge
 
 Blame = Edge | None  # the step that made a NaN; None for an input that held it

@@ -73,7 +73,7 @@ def set_device(device: Any) -> None:
 
 def synchronize(device: Any = None) -> None:
     """Compute everything that has been recorded in this thread."""
-    from rushlight.trace.record import flush  # keeps this room free of the recorder
+    from rushlight.trace.trace import flush  # keeps this room free of the recorder
 
     flush()
 

@@ -14,7 +14,7 @@ from rushlight.data.sampler import (
     Sampler,
     SequentialSampler,
 )
-from rushlight.trace.record import flush
+from rushlight.trace.trace import flush
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -422,7 +422,7 @@ def multinomial(
 
 def local_flush() -> None:
     """Compute what is pending."""
-    from rushlight.trace.record import flush  # the trace comes after ops
+    from rushlight.trace.trace import flush  # the trace comes after ops
 
     flush()
 

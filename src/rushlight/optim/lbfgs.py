@@ -8,7 +8,7 @@ from typing import Any
 import rushlight as rl
 from rushlight.optim.optimizer import Optimizer, check_options, number
 from rushlight.tensor import Tensor
-from rushlight.trace.record import flush
+from rushlight.trace.trace import flush
 
 Objective = Callable[[float, Tensor], tuple[float, Tensor]]
 TURNS = 8  # of a loop over the history, in one program

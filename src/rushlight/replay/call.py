@@ -11,8 +11,9 @@ from rushlight import tree
 from rushlight.replay.capture import Capture, Draw, Flush, Refused, Step
 from rushlight.runtime import buffers
 from rushlight.tensor import Tensor
-from rushlight.trace.record import hooks, local, make_tensor, recording, set_view
+from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import Node
+from rushlight.trace.trace import hooks, local, recording
 from rushlight.trace.value import Storage, Value
 from rushlight.views import View
 

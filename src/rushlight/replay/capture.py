@@ -17,7 +17,7 @@ from rushlight.optim import optimizer as optim
 from rushlight.random import generator as random
 from rushlight.replay.guards import Guards, is_ours, is_users
 from rushlight.tensor import Tensor
-from rushlight.trace.record import Trace, hooks, local
+from rushlight.trace.trace import Trace, hooks, local
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
 

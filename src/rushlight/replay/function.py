@@ -14,7 +14,7 @@ from rushlight.replay.call import RememberedCall, Stale
 from rushlight.replay.capture import Capture, Refused, watching
 from rushlight.tensor import Tensor
 from rushlight.trace import flush
-from rushlight.trace.record import local
+from rushlight.trace.trace import local
 
 _MOST_TRIES = 8  # calls with equal arguments that are watched before giving up on them
 _MOST_KINDS = 64  # kinds of arguments that are remembered

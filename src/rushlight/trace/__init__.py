@@ -4,6 +4,6 @@ In come ops with tensors and numbers; out go tensors whose values are pending. N
 computes: a flush hands the path to the executor that `pipeline` installs.
 """
 
-from rushlight.trace.record import flush
+from rushlight.trace.trace import flush
 
 __all__ = ["flush"]

@@ -15,7 +15,8 @@ from typing import Any  # tensors come later
 
 from rushlight.config import scopes
 from rushlight.ops.registry import TensorType
-from rushlight.trace.record import hooks, local, make_tensor, recording, write_storage
+from rushlight.trace.record import make_tensor
+from rushlight.trace.trace import hooks, local, recording, write_storage
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage
 

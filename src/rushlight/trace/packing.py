@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any  # tensors come later
 
 from rushlight.config import gradients_off
-from rushlight.trace import record
-from rushlight.trace.record import Trace, hooks, local, value_tensor
+from rushlight.trace.record import value_tensor
 from rushlight.trace.tape import Node
+from rushlight.trace.trace import Trace, hooks, local
 from rushlight.trace.value import Value
 from rushlight.views import Shape, View
 
@@ -103,4 +103,4 @@ def _seen(value: Value, view: View | None) -> Any:
     return value_tensor(value, *(view or ()))
 
 
-record.hooks.pack_node = pack_node
+hooks.pack_node = pack_node

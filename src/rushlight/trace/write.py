@@ -13,8 +13,9 @@ from typing import Any  # tensors come later
 from rushlight import config, errors, views
 from rushlight.ops.registry import OPS, Op, TensorType, recorder
 from rushlight.trace import origin
-from rushlight.trace.record import hooks, local, make_tensor, recording, set_view, write_storage
+from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import Accumulate, Node
+from rushlight.trace.trace import hooks, local, recording, write_storage
 from rushlight.views import View
 
 

@@ -22,7 +22,7 @@ from rushlight.autograd.graph import saved_tensors_hooks
 from rushlight.random.generator import default_generator, drawing_from
 from rushlight.tensor import Tensor
 from rushlight.trace import packing
-from rushlight.trace.record import flush
+from rushlight.trace.trace import flush
 
 __all__ = [
     "CheckpointError",

@@ -1,0 +1,323 @@
+"""A trace: one thread's recording since its last flush, and what joins it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any  # the Tensor class comes later
+
+import numpy as np
+
+from rushlight import config
+from rushlight.dtypes import Category, of_number
+from rushlight.ops.registry import NUMBER_TYPES, TensorType
+from rushlight.trace import misses
+from rushlight.trace.tape import Accumulate, Node, impure_epochs
+from rushlight.trace.trie import Edge
+from rushlight.trace.value import Storage, Value
+from rushlight.views import View, numel
+
+_epochs = itertools.count(1)
+SMALL_SHARED = 16 << 20  # bytes of shared memory that are copied rather than read at once
+# Note: threads. A trace is a thread's own, but a value pending in it may be wanted by another,
+# which then flushes it. So whoever records or flushes holds this lock: recording takes a
+# microsecond, and a program uses all threads anyway. No code of the user's runs under it.
+recording = threading.RLock()
+if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
+    os.register_at_fork(after_in_child=recording._at_fork_reinit)  # type: ignore[attr-defined]
+MAX_PENDING = 50_000  # positions: a longer trace is flushed by itself
+PROBES = 3  # positions that anomaly detection adds for each at most, and the one itself
+MAX_EDGES = 400_000  # edges kept in a thread's trie before it starts afresh
+
+
+class Hooks:
+    """What later rooms install: the handle class, and the executor of a flush."""
+
+    tensor_class: type[Any]
+    execute: Callable[[Trace, Edge, list[Any]], None]
+    current_node: Callable[[Any], Node | None]
+    uninterrupted: Callable[[], contextlib.AbstractContextManager[None]]
+    copy_value: Callable[[Value], Value]
+    reading: Callable[[], None] | None = None  # told when somebody looks at a tensor's memory
+    number_in_memory: Callable[[Any, TensorType], Value]
+    inspect: Callable[[Trace], Callable[[], None]]
+    make_window: Callable[[Value, View], tuple[Value, View | None]]
+    pack_node: Callable[[Trace, Node], None]
+
+
+hooks = Hooks()
+
+
+class Trace:
+    """One thread's recording: the current edge, and what joined or was made since the flush."""
+
+    def __init__(self) -> None:
+        self.root = Edge(None, "root", 0)
+        self.edges = 0
+        self.packing: tuple[Any, ...] = ()  # hooks for saved tensors, the innermost last
+        self.may_window = True  # off while an in-place form reads what it is about to write
+        self.watchers: list[Callable[[list[Value]], None]] = []  # told what a flush will make
+        self.no_windows: list[Value] = []  # views of these are read as views
+        self.restart()
+
+    def restart(self) -> None:
+        if self.edges > MAX_EDGES:
+            self.root, self.edges = Edge(None, "root", 0), 0
+        self.epoch = next(_epochs)
+        self.edge = self.root
+        self.leaves: list[Any] = []  # buffers, in order of joining
+        self.numbers: list[Any] = []  # Python numbers, in order of joining
+        self.live: list[weakref.ref[Value]] = []
+        self.nodes: list[Node] = []
+        self.accumulators: list[Accumulate] = []
+        self.mutated: list[tuple[weakref.ref[Storage], weakref.ref[Value], int]] = []
+        self.replaced: list[tuple[weakref.ref[Storage], TensorType, int]] = []  # pending values
+        self.is_pure = True
+        self.windows: dict[Any, tuple[Value, View | None]] = {}
+        self.must_flush = False  # the step being recorded reads memory that may change
+        self.window_bases: list[Any] = []  # buffers that windows of this trace read
+
+    # -- joining
+
+    def step(self, key: Any, kind: str, next: int) -> Edge:
+        """Follow or make the edge of a step that is not an op."""
+        parent = self.edge
+        edge = parent.children.get(key)
+        if edge is None:
+            edge = parent.children[key] = Edge(parent, kind, next)
+            self.edges += 1
+            if len(parent.children) > 1:
+                misses.note_step(parent, edge, key)
+        self.edge = edge
+        return edge
+
+    def join(self, value: Value, kind: str = "") -> None:
+        """A realised value met for the first time takes the next position."""
+        if value.buffer is None:
+            settle(value)
+        # a realised Python number (saved for backward, say) is a leaf too: not the step of a
+        # number
+        if value.type.weak:
+            kind = "leaf"
+        key = (value.type, kind) if kind else value.type
+        edge = self.step(key, "leaf", self.edge.next + 1)
+        if not edge.outs:
+            edge.outs = (value.type,)
+            edge.first = edge.next - 1
+        value.epoch = self.epoch
+        value.position = edge.first
+        value.trace = self
+        self.leaves.append(value.buffer)
+
+    def meet(self, value: Value) -> Value:
+        """The value to record for an operand of another epoch.
+
+        Note: shared memory. What NumPy also holds may change at any time, so an op reads it as
+        it
+        is when the op is recorded: a copy of it if it is small, and otherwise the memory
+        itself,
+        with a flush right after the op.
+        """
+        buffer = value.buffer
+        if buffer is None or not buffer.is_shared:
+            self.join(value)
+            return value
+        if buffer.nbytes <= SMALL_SHARED:
+            value = hooks.copy_value(value)
+            self.join(value)
+            return value
+        self.join(value, "shared")
+        value.epoch = -1  # the next op reads it anew
+        self.must_flush = True
+        return value
+
+    def window(self, value: Value, view: View) -> tuple[Value, View | None]:
+        """What a view reads of a realised value, as a value of its own that starts there.
+
+        Note: windows. The offset of a slice of data (a batch of a data set) must not be part of
+        a step's key, or every batch would be a new program. A window shares memory with its
+        base: a program that writes the base does so after everything has been read, and windows
+        that outlive it are copied first. A view of everything (a reshape) always starts at the
+        same place, so it needs no window.
+        """
+        if self.no_windows and any(value is v for v in self.no_windows):
+            return value, view
+        # by its buffer, which window_bases keeps alive: the id of a value could come again
+        key = (id(value.buffer), value.type.dtype, view)
+        known = self.windows.get(key)
+        if known is not None:
+            return known
+        if numel(view.shape) == numel(value.type.shape):
+            return value, view
+        found = self.windows[key] = hooks.make_window(value, view)
+        self.window_bases.append(value.buffer)
+        return found
+
+    def join_number(self, number: Any) -> Value:
+        """A Python number as a pending weak 0-d value."""
+        return self.number_value(self.number_position(number))
+
+    def number_position(self, number: Any) -> int:  # hot
+        """A Python number takes the next position."""
+        kind = _NUMBER_TYPE_OF.get(number.__class__) or number_type(number)
+        if kind is _INTEGER and not -(1 << 63) <= number < 1 << 63:
+            number = _wrapped(number)
+        elif kind is _COMPLEX:
+            value = hooks.number_in_memory(number, kind)
+            self.join(value)
+            return value.position
+        edge = self.edge.children.get(kind)
+        if edge is None:
+            edge = self.step(kind, "number", self.edge.next + 1)
+            edge.outs = (kind,)
+            edge.first = edge.next - 1
+        self.edge = edge
+        self.numbers.append(number)
+        return edge.first
+
+    def number_value(self, position: int) -> Value:
+        """The value of the number that has just joined at `position`."""
+        return self.new_value(self.edge.outs[0], position)
+
+    def join_node(self, node: Node) -> None:
+        """A gradient node from before this epoch (or a leaf's) gets an index in this trace."""
+        is_leaf = isinstance(node, Accumulate)
+        self.step(("node", is_leaf), "mark", self.edge.next)
+        self.add_node(node)
+        if is_leaf:
+            self.accumulators.append(node)  # type: ignore[arg-type]
+            if node.has_hooks:
+                self.is_pure = False
+        else:
+            self.is_pure = False
+
+    def bears(self, node: Node, value: Value) -> bool:
+        """Compute a leaf (a parameter) that was made in this very trace before its first use.
+
+        Otherwise the first step would hold the making of all parameters, and be a program that
+        no later step needs. True if that was done: positions are to be looked up anew.
+        """
+        if value.buffer is not None or self.nodes or not isinstance(node, Accumulate):
+            return False
+        self.flush()
+        return True
+
+    def add_node(self, node: Node) -> None:
+        node.epoch = self.epoch
+        node.index = len(self.nodes)
+        self.nodes.append(node)
+
+    def new_value(self, type: TensorType, position: int) -> Value:
+        value = Value(type)
+        value.epoch = self.epoch
+        value.position = position
+        value.trace = self
+        self.live.append(weakref.ref(value))
+        return value
+
+    @property
+    def is_memoisable(self) -> bool:
+        return self.is_pure and self.epoch not in impure_epochs and not config.scopes.anomaly
+
+    # -- flush
+
+    def flush(self) -> None:
+        """Compute every pending value that is still alive; start a new epoch."""
+        with recording, hooks.uninterrupted():
+            if self.edge is self.root:
+                return
+            finish = self._inspected()
+            edge = self.edge
+            self.nodes = []
+            self.accumulators = []
+            self.windows = {}
+            impure_epochs.discard(self.epoch)
+            alive = [v for r in self.live if (v := r()) is not None]
+            for watch in self.watchers:
+                watch(alive)
+            try:
+                if alive or self.mutated:
+                    hooks.execute(self, edge, alive)
+            finally:
+                self.restart()
+            if finish is not None:
+                finish()
+
+    def _inspected(self) -> Callable[[], None] | None:
+        """Under anomaly detection, what looks for NaNs once everything is computed."""
+        if not config.scopes.anomaly or self.edge.next * PROBES > MAX_PENDING:
+            return None
+        self.must_flush = False  # this is the flush
+        return hooks.inspect(self)
+
+
+def settle(value: Value) -> None:
+    """Make real a value that is pending in some trace, or raise what went wrong there."""
+    with recording:
+        if value.buffer is None and value.error is None and value.trace is not None:
+            value.trace.flush()
+        if value.error is not None:
+            raise value.error
+        if value.buffer is None:
+            raise RuntimeError("rushlight: a flush did not make a value that is wanted")
+
+
+_NUMBER_TYPE_OF = {
+    bool: NUMBER_TYPES[Category.BOOL],
+    int: NUMBER_TYPES[Category.INTEGRAL],
+    float: NUMBER_TYPES[Category.FLOATING],
+    complex: NUMBER_TYPES[Category.COMPLEX],
+}
+
+
+_INTEGER = NUMBER_TYPES[Category.INTEGRAL]
+_COMPLEX = NUMBER_TYPES[Category.COMPLEX]
+
+
+def _wrapped(number: int) -> int:
+    """An unsigned 64-bit number as the signed one with its bits; OverflowError beyond."""
+    if number >> 64:
+        raise OverflowError(f"the Python integer {number} does not fit in 64 bits")
+    return number - (1 << 64)
+
+
+def number_type(number: Any) -> TensorType:
+    """The type of a number of another class than Python's own; TypeError for what is none."""
+    if not isinstance(number, int | float | complex | np.number | np.bool_):
+        raise TypeError(f"expected a Tensor or a number, but got {type(number).__name__}")
+    return NUMBER_TYPES[of_number(number)]  # type: ignore[arg-type]
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.trace = Trace()
+        every_trace.add(self.trace)
+
+
+every_trace: weakref.WeakSet[Trace] = weakref.WeakSet()
+local = _Local()
+
+
+def write_storage(trace: Trace, storage: Storage, value: Value) -> None:
+    """Give a storage its next Value; memory it already has is written at the flush."""
+    old = storage.value
+    if old.buffer is not None and storage.buffer is None and not old.claimed:
+        storage.buffer = old.buffer
+        old.claimed = True
+    if old.buffer is not None and storage.buffer is old.buffer:
+        if old.epoch != trace.epoch:  # overwritten without having been read
+            trace.join(old)
+        trace.mutated.append((weakref.ref(storage), weakref.ref(old), old.position))
+    elif old.epoch == trace.epoch:
+        trace.replaced.append((weakref.ref(storage), old.type, old.position))
+    storage.value = value
+    storage.version += 1
+
+
+def flush() -> None:
+    """Compute everything that this thread has recorded and somebody can still see."""
+    local.trace.flush()
