@@ -143,8 +143,13 @@ class Capture:
         pipeline.execute(trace, edge, alive)
         flush.program = (edge.programs or {}).get(request)
 
+    def _is_mine(self) -> bool:
+        """Whether this is told by the thread that makes the call."""
+        return local.trace is self.trace
+
     def read(self) -> None:
-        self.refuse("it looks at a tensor's elements")
+        if self._is_mine():
+            self.refuse("it looks at a tensor's elements")
 
     def copied(self, value: Value) -> Value:
         made = pipeline.copy_value(value)
@@ -152,10 +157,13 @@ class Capture:
         return made
 
     def drew(self, generator: random.Generator, count: int) -> None:
-        at = len(self.trace.numbers)
-        self.draws.append(Draw(generator, count, at, generator._counter))
+        if self._is_mine():
+            at = len(self.trace.numbers)
+            self.draws.append(Draw(generator, count, at, generator._counter))
 
     def stepped(self, optimizer: Any, batches: list[Any]) -> None:
+        if not self._is_mine():
+            return
         batches = [batch._replace(grads=[]) for batch in batches]  # they would be kept alive
         self.steps.append(Step(optimizer, batches, len(self.trace.numbers)))
 

@@ -30,6 +30,7 @@ _PLAIN = (
 )  # fmt: skip
 _COMPARED = frozenset((bool, int, float, complex, str, bytes))
 _OURS = "rushlight"
+_MOST = 20_000  # objects: comparing more takes longer than Python does
 _FOUNDATIONS = sys.stdlib_module_names | {"numpy"}
 
 
@@ -103,6 +104,9 @@ class Guards:
     def note(self, found: Any) -> None:
         """An object, and what can be reached from it."""
         if isinstance(found, _PLAIN) or id(found) in self._seen:
+            return
+        if len(self._seen) >= _MOST:
+            self.opaque = self.opaque or f"more than {_MOST} Python objects"
             return
         if isinstance(found, types.FunctionType):
             self.note_function(found)
