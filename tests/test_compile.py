@@ -14,6 +14,7 @@ import pytest
 import rushlight as torch
 import rushlight.nn.functional as F
 from rushlight import config, nn
+from rushlight.replay.capture import watching
 
 pytestmark = pytest.mark.skipif(
     config.process.backend == "reference", reason="only native programs are repeated"
@@ -277,17 +278,38 @@ def test_a_global_is_followed(monkeypatch):
     assert [call(x).item() for _ in range(5)] == [0.0] * 5
 
 
-def test_inference_of_a_module_is_skipped_and_training_is_not():
-    model = torch.compile(nn.Sequential(nn.Linear(3, 3), nn.Tanh()))
+def test_inference_of_a_module_is_skipped_and_its_training_is_not():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    assert torch.compile(model) is model
+    call = torch.compile(lambda x: model(x))
     x = torch.ones(2, 3)
     with torch.no_grad():
-        first = model(x).tolist()
+        first = call(x).tolist()
         for _ in range(5):
-            assert model(x).tolist() == first
+            assert call(x).tolist() == first
+        assert call.skipped >= 2, call.reason
         model[0].weight.mul_(2)
-        assert model(x).tolist() != first
-    model(x).sum().backward()
+        assert call(x).tolist() != first
+    skipped = call.skipped
+    for _ in range(4):
+        call(x).sum().backward()
+    assert call.skipped == skipped
+    assert "differentiated" in call.reason
     assert model[0].weight.grad is not None
+
+
+def test_watching_ends_where_it_leads_to_nothing(monkeypatch):
+    watched = []
+    monkeypatch.setattr(
+        "rushlight.replay.function.watching",
+        lambda capture: (watched.append(1), watching(capture))[1],
+    )
+    call = torch.compile(lambda x: float(x.sum()))
+    for n in range(1, 40):
+        for _ in range(3):
+            assert call(torch.ones(n)) == n
+    assert call.skipped == 0
+    assert len(watched) == 16
 
 
 def test_a_bad_index_raises_and_nothing_is_lost():

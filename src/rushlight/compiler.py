@@ -36,9 +36,9 @@ def compile(
     """A function whose Python is skipped where a call would only repeat the last (`Compiled`).
 
     It pays for small models, whose Python takes longer than their arithmetic: compile the
-    function that does the whole step. A module is returned as it is, its calls compiled; they
-    are skipped where no gradients are recorded. The options (but `disable`) are accepted for
-    compatibility and change nothing.
+    function that does the whole step, or the whole of an inference. A module is returned as it
+    is, for what it computes is usually differentiated outside. The options (but `disable`) are
+    accepted for compatibility and change nothing.
 
     >>> import rushlight as torch
     >>> double = torch.compile(lambda x: x * 2)
@@ -53,10 +53,7 @@ def compile(
         raise RuntimeError(
             f"compile: expected a function or module, got {type(model).__name__}"
         )
-    if disable or isinstance(model, Compiled):
-        return model
-    if isinstance(model, Module):
-        model.compile()
+    if disable or isinstance(model, Compiled | Module):
         return model
     return Compiled(model)
 

@@ -28,9 +28,8 @@ def _computed(made: T_co) -> T_co:
     """What a dataset or a collation made, once its tensors have been computed.
 
     How a sample is made may depend on its contents (the length of a word, say). Left pending,
-    that
-    would be part of the step that reads the batch, and each batch would be a step never seen
-    before.
+    that would be part of the step that reads the batch, and each batch would be a step never
+    seen before.
     """
     flush()
     return made

@@ -39,7 +39,6 @@ class Module(Convertible, Savable, Hookable):
     _version: int = 1
     call_super_init: bool = False
     training: bool
-    _compiled_call_impl: Callable[..., Any] | None = None
     _hooked: bool = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -80,12 +79,11 @@ class Module(Convertible, Savable, Hookable):
             raise
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        return call_with_hooks(self, args, kwargs, compiled=False)
+        return call_with_hooks(self, args, kwargs)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile this module's calls, with the arguments of `rushlight.compile`."""
-        self._compiled_call_impl = rl.compile(self._call_impl, *args, **kwargs)
-        self._hooked = True
+        """Check the arguments of `rushlight.compile`: calls are compiled as they are."""
+        rl.compile(self, *args, **kwargs)
 
     # ---- registration
 

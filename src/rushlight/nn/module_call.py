@@ -1,4 +1,4 @@
-"""A module's call when something stands around its forward: hooks, or a compiled form."""
+"""A module's call when hooks stand around its forward."""
 
 from __future__ import annotations
 
@@ -12,13 +12,9 @@ if TYPE_CHECKING:
     from rushlight.nn.module import Module
 
 
-def call_with_hooks(
-    self: Module, args: tuple[Any, ...], kwargs: dict[str, Any], compiled: bool = True
-) -> Any:
+def call_with_hooks(self: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a module's forward with all its hooks; lower its flag when none is left."""
-    if compiled and self._compiled_call_impl is not None:
-        return self._compiled_call_impl(*args, **kwargs)
-    if self._hooked and self._compiled_call_impl is None and not _has_hooks(self):
+    if self._hooked and not _has_hooks(self):
         self._hooked = False
     called: set[int] = set()
     try:

@@ -18,6 +18,7 @@ from rushlight.trace.trace import local
 
 _MOST_TRIES = 8  # calls with equal arguments that are watched before giving up on them
 _MOST_KINDS = 64  # kinds of arguments that are remembered
+_MOST_WASTED = 16  # calls of one function that are watched in vain: watching is slow
 
 
 class Compiled:
@@ -36,9 +37,10 @@ class Compiled:
         self.function = function
         self.reason = "it has not been called often enough"
         self.skipped = 0  # calls without Python
-        self.made = 0  # calls in Python
+        self.made = 0  # calls that ran the function
         self._calls: dict[Any, RememberedCall] = {}
         self._tries: dict[Any, int] = {}
+        self._wasted = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # hot
         leaves, structure = tree.flatten((args, kwargs))
@@ -72,7 +74,8 @@ class Compiled:
     def _watch(self, key: Any, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """Make a call in Python and, if it may be one to repeat, look on."""
         tries = self._tries.get(key, 0)
-        if tries > _MOST_TRIES or (tries == 0 and len(self._tries) >= _MOST_KINDS):
+        is_full = tries == 0 and len(self._tries) >= _MOST_KINDS
+        if is_full or tries > _MOST_TRIES or self._wasted >= _MOST_WASTED:
             return self._make(args, kwargs)
         self._tries[key] = tries + 1
         if tries == 0 or not _can_watch(leaves):
@@ -90,6 +93,7 @@ class Compiled:
             self.reason = ""
         except Refused as refused:
             self.reason = str(refused)
+            self._wasted += 1
         return result
 
 

@@ -117,10 +117,8 @@ class Trace:
         """The value to record for an operand of another epoch.
 
         Note: shared memory. What NumPy also holds may change at any time, so an op reads it as
-        it
-        is when the op is recorded: a copy of it if it is small, and otherwise the memory
-        itself,
-        with a flush right after the op.
+        it is when the op is recorded: a copy of it if it is small, and otherwise the memory
+        itself, with a flush right after the op.
         """
         buffer = value.buffer
         if buffer is None or not buffer.is_shared:
