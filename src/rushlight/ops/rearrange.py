@@ -101,8 +101,7 @@ def _is_data(parts: Sequence[Any]) -> bool:
 
 def _joined_now(parts: Sequence[Any], dim: int, kind: dtype) -> Any:
     """Join data at once: batches cut out of a data set differ in where they are cut, and would
-    otherwise
-    make every training step a new program.
+    otherwise make every training step a new program.
     """
     import numpy as np  # joins without a program
 
