@@ -295,7 +295,9 @@ def training_step(torch: Torch, name: str, *, compiled: bool, autocast: bool) ->
         optimizer.step()
         return loss
 
-    return torch.compile(step) if compiled and torch.__name__ != "torch" else step
+    if compiled and torch.__name__ != "torch":
+        return torch.compile(step, mode="reduce-overhead")
+    return step
 
 
 def losses(step: Step, count: int) -> Iterator[float]:

@@ -21,6 +21,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def compiled(function: Any) -> Any:
+    return torch.compile(function, mode="reduce-overhead")
+
+
 def bits(tensor: Any) -> bytes:
     return tensor.detach().clone().numpy().tobytes()
 
@@ -76,7 +80,7 @@ def test_skipped_training_steps_have_the_same_bits(rule, options):
     expected = [bits(plain.step(x, y)) for x, y in data]
     torch.manual_seed(5)
     trained = Training(rule, **options)
-    step = torch.compile(trained.step)
+    step = compiled(trained.step)
     assert [bits(step(x, y)) for x, y in data] == expected
     assert step.skipped >= 7, step.reason
     assert trained.state() == plain.state()
@@ -100,7 +104,7 @@ def test_a_schedule_and_a_new_mode_are_followed():
         return losses, t.state(), step
 
     expected = run(lambda f: f)
-    found = run(torch.compile)
+    found = run(compiled)
     assert found[:2] == expected[:2]
     assert found[2].skipped >= 6, found[2].reason
 
@@ -121,12 +125,12 @@ def test_loading_a_state_is_followed():
         t.optimizer.load_state_dict(optimizer)
         return [bits(step(x, y)) for x, y in data], t.state()
 
-    assert run(torch.compile) == run(lambda f: f)
+    assert run(compiled) == run(lambda f: f)
 
 
 def test_values_kept_from_before_are_not_overwritten():
     t = Training(dropout=0.0)
-    step = torch.compile(t.step)
+    step = compiled(t.step)
     (x, y), *_ = batches(1)
     for _ in range(5):
         step(x, y)
@@ -146,7 +150,7 @@ def test_gradients_accumulate_over_skipped_calls():
     def accumulate(x):
         (weight * x).sum().backward()
 
-    call = torch.compile(accumulate)
+    call = compiled(accumulate)
     x = torch.tensor([1.0, 2.0, 3.0])
     for n in range(1, 9):
         call(x)
@@ -159,7 +163,7 @@ def test_gradients_accumulate_over_skipped_calls():
 
 def test_arguments_of_other_shapes_windows_and_numbers():
     data = torch.arange(40.0).clone()
-    call = torch.compile(lambda x, k: x * k + 1)
+    call = compiled(lambda x, k: x * k + 1)
     for start in range(8):
         for size, k in ((4, 2), (5, 3)):
             expected = [(start + i) * float(k) + 1 for i in range(size)]
@@ -170,7 +174,7 @@ def test_arguments_of_other_shapes_windows_and_numbers():
 def test_memory_shared_with_numpy_is_read_as_it_is_at_the_call():
     array = np.ones(4, np.float32)
     x = torch.from_numpy(array)
-    call = torch.compile(lambda: x * 2)
+    call = compiled(lambda: x * 2)
     for n in range(6):
         array[:] = n
         assert call().tolist() == [2.0 * n] * 4
@@ -184,7 +188,7 @@ def test_random_streams_go_on():
     torch.manual_seed(1)
     expected = [draw().tolist() for _ in range(8)]
     torch.manual_seed(1)
-    call = torch.compile(draw)
+    call = compiled(draw)
     assert [call().tolist() for _ in range(8)] == expected
     assert call.skipped >= 4, call.reason
 
@@ -220,13 +224,13 @@ def makes_a_constant(x):
         (calls_print, "print"),
         (reads_a_clock, "time"),
         (reads_a_calendar, "now"),
-        (uses_python_random, "random|getrandbits"),
+        (uses_python_random, "[rR]andom"),
         (looks_at_an_element, "elements"),
         (makes_a_constant, "Python data"),
     ],
 )
 def test_a_call_that_may_differ_is_always_made(function, why):
-    call = torch.compile(function)
+    call = compiled(function)
     x = torch.tensor([1.0, 2.0])
     for _ in range(6):
         assert call(x).tolist() == [2.0, 3.0]
@@ -242,7 +246,7 @@ def test_effects_on_python_objects_are_kept():
         seen.append(y)
         return y
 
-    call = torch.compile(note)
+    call = compiled(note)
     for n in range(6):
         call(torch.tensor([float(n)]))
     assert [y.item() for y in seen] == [n + 1.0 for n in range(6)]
@@ -258,7 +262,7 @@ def counts(x):
 
 def test_a_counter_counts():
     counter["calls"] = 0
-    call = torch.compile(counts)
+    call = compiled(counts)
     assert [call(torch.tensor(1.0)).item() for _ in range(6)] == [1, 2, 3, 4, 5, 6]
 
 
@@ -270,7 +274,7 @@ def reads_a_global(x):
 
 
 def test_a_global_is_followed(monkeypatch):
-    call = torch.compile(reads_a_global)
+    call = compiled(reads_a_global)
     x = torch.tensor(1.0)
     assert [call(x).item() for _ in range(5)] == [2.0] * 5
     assert call.skipped >= 2, call.reason
@@ -281,7 +285,7 @@ def test_a_global_is_followed(monkeypatch):
 def test_inference_of_a_module_is_skipped_and_its_training_is_not():
     model = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
     assert torch.compile(model) is model
-    call = torch.compile(lambda x: model(x))
+    call = compiled(lambda x: model(x))
     x = torch.ones(2, 3)
     with torch.no_grad():
         first = call(x).tolist()
@@ -304,7 +308,7 @@ def test_watching_ends_where_it_leads_to_nothing(monkeypatch):
         "rushlight.replay.function.watching",
         lambda capture: (watched.append(1), watching(capture))[1],
     )
-    call = torch.compile(lambda x: float(x.sum()))
+    call = compiled(lambda x: float(x.sum()))
     for n in range(1, 40):
         for _ in range(3):
             assert call(torch.ones(n)) == n
@@ -314,7 +318,7 @@ def test_watching_ends_where_it_leads_to_nothing(monkeypatch):
 
 def test_a_bad_index_raises_and_nothing_is_lost():
     weight = torch.ones(3, 2)
-    call = torch.compile(lambda i: F.embedding(i, weight) + torch.rand(1))
+    call = compiled(lambda i: F.embedding(i, weight) + torch.rand(1))
     for _ in range(5):
         call(torch.tensor([1, 2]))
     assert call.skipped >= 1, call.reason
@@ -330,7 +334,7 @@ def test_compile_as_a_decorator_of_functions_and_methods():
     class Scaled:
         k = 2.0
 
-        @torch.compile
+        @compiled
         def __call__(self, x):
             return x * self.k
 
@@ -340,10 +344,118 @@ def test_compile_as_a_decorator_of_functions_and_methods():
     scaled.k = 5.0
     assert [scaled(x).item() for _ in range(5)] == [15.0] * 5
 
-    @torch.compile(fullgraph=True, mode="max-autotune")
+    @torch.compile(fullgraph=True, mode="reduce-overhead")
     def add(x, y=1):
         return x + y
 
     assert [add(x).item(), add(x, y=4).item()] == [4.0, 7.0]
     with pytest.raises(RuntimeError, match="compile: expected a function or module"):
         torch.compile(3)
+
+
+def test_what_was_found_stale_once():
+    """Each of these was skipped with an old state before: state that is easy to overlook."""
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    x = torch.ones(2, 3)
+
+    def step():
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+
+    call = compiled(step)
+    for _ in range(6):
+        call()
+    assert call.skipped >= 2, call.reason
+    model.weight.requires_grad_(False)
+    before = bits(model.weight)
+    call()
+    assert bits(model.weight) == before
+    model.weight.requires_grad_(True)
+    handle = model.weight.register_hook(lambda g: g * 0)
+    optimizer.param_groups[0]["momentum"] = 0
+    before = bits(model.weight)
+    call()
+    assert bits(model.weight) == before
+    handle.remove()
+    call()
+    assert bits(model.weight) != before
+    ran = []
+    optimizer.register_step_pre_hook(lambda *_: ran.append(1))
+    call()
+    assert ran == [1]
+
+
+def test_a_gradient_that_lies_elsewhere_is_followed():
+    weight = nn.Parameter(torch.ones(3))
+    x = torch.ones(3)
+    call = compiled(lambda x: (weight * x).sum().backward())
+    weight.grad = torch.zeros(3)
+    for _ in range(5):
+        call(x)
+    assert call.skipped >= 1, call.reason
+    flat = torch.tensor([0.0, 0, 0, 10, 10, 10])
+    weight.grad = flat[3:]
+    call(x)
+    assert weight.grad.tolist() == [11.0] * 3
+    assert flat.tolist()[:3] == [0.0] * 3
+
+
+def test_arguments_that_share_memory():
+    call = compiled(lambda a, b: (a.add_(b), a.add_(b))[1] * 1)
+    for _ in range(5):
+        call(torch.ones(2), torch.ones(2))
+    x = torch.ones(2)
+    assert call(x, x).tolist() == [4.0, 4.0]
+
+
+class Options:
+    scale = 2.0
+    seen = 0
+
+
+def reads_a_class(x):
+    return x * Options.scale
+
+
+def counts_on_a_class(x):
+    Options.seen += 1
+    return x * 1
+
+
+def seeds(x):
+    torch.manual_seed(0)
+    return x + torch.rand(1)
+
+
+def uses_numpy(x):
+    return x * float(np.random.uniform(1.0, 1.1))
+
+
+def test_classes_streams_and_numpy(monkeypatch):
+    x = torch.ones(1)
+    call = compiled(reads_a_class)
+    assert [call(x).item() for _ in range(5)] == [2.0] * 5
+    monkeypatch.setattr(Options, "scale", 3.0)
+    assert call(x).item() == 3.0
+    call = compiled(counts_on_a_class)
+    for _ in range(6):
+        call(x)
+    assert Options.seen == 6
+    call = compiled(seeds)
+    assert len({call(x).item() for _ in range(6)}) == 1
+    call = compiled(uses_numpy)
+    assert len({call(x).item() for _ in range(6)}) == 6
+
+
+def test_objects_among_the_arguments_are_never_skipped():
+    class Box:
+        value = 2.0
+
+    box = Box()
+    call = compiled(lambda x, box: x * box.value)
+    x = torch.ones(1)
+    assert [call(x, box).item() for _ in range(5)] == [2.0] * 5
+    box.value = 3.0
+    assert call(x, box).item() == 3.0

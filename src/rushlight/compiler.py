@@ -33,27 +33,28 @@ def compile(
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
 ) -> Any:
-    """A function whose Python is skipped where a call would only repeat the last (`Compiled`).
+    """The function or module itself: its operations are recorded and compiled as they are.
 
-    It pays for small models, whose Python takes longer than their arithmetic: compile the
-    function that does the whole step, or the whole of an inference. A module is returned as it
-    is, for what it computes is usually differentiated outside. The options (but `disable`) are
-    accepted for compatibility and change nothing.
+    With `mode="reduce-overhead"`, a function whose Python is skipped where a call would only
+    repeat the last (`Compiled`). It pays for small models, whose Python takes longer than
+    their arithmetic: give it the function that does the whole step, or the whole of an
+    inference. A module is returned as it is, for what it computes is usually differentiated
+    outside. The other options are accepted for compatibility and change nothing.
 
     >>> import rushlight as torch
-    >>> double = torch.compile(lambda x: x * 2)
+    >>> double = torch.compile(lambda x: x * 2, mode="reduce-overhead")
     >>> for _ in range(4):
     ...     y = double(torch.ones(2))
     >>> y, double.skipped
     (tensor([2., 2.]), 1)
     """
     if model is None:
-        return functools.partial(compile, disable=disable)
+        return functools.partial(compile, mode=mode, disable=disable)
     if not callable(model):
         raise RuntimeError(
             f"compile: expected a function or module, got {type(model).__name__}"
         )
-    if disable or isinstance(model, Compiled | Module):
+    if disable or mode != "reduce-overhead" or isinstance(model, Compiled | Module):
         return model
     return Compiled(model)
 

@@ -43,6 +43,7 @@ required = _Required()
 
 _step_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _step_post_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+STEP_HOOKS = (_step_pre_hooks, _step_post_hooks)  # of every optimizer
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:

@@ -49,6 +49,7 @@ class RememberedCall:
 
     def __init__(self, capture: Capture, arguments: Sequence[Any], result: Any) -> None:
         """Refused if the call cannot be repeated."""
+        capture.end()
         flush = _only_flush(capture)
         self.guards = capture.guards
         self.steps: list[Step] = capture.steps
@@ -62,17 +63,23 @@ class RememberedCall:
         self.numbers = list(flush.numbers)
         self.written = flush.written
         self.types = [value.type for value, _ in flush.targets.written]
-        self._match_written(flush)
+        self._match_written(flush, arguments)
         self._check_numbers(flush)
         self.fresh = [value.type for value in flush.targets.fresh]
         where = {id(value): i for i, value in enumerate(flush.targets.fresh)}
         self.sources = self._sources(capture, flush, arguments)
         self.gradients = _gradients(capture, where)
         self.had_gradient = [
-            (self.guards.tensors[key], grad is not None)
+            (self.guards.tensors[key], _layout_of(grad))
             for key, grad in capture.gradients.items()
         ]
+        self.others = {id(tensor._storage) for tensor in self.guards.tensors.values()}
+        if any(isinstance(a, Tensor) and id(a._storage) in self.others for a in arguments):
+            raise Refused("it is given a tensor that it also reads from elsewhere")
         leaves, self.structure = tree.flatten(result)
+        tensors = [id(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
+        if len(set(tensors)) != len(tensors) or self.guards.has_seen(result):
+            raise Refused("it returns an object twice, or one that it was given")
         self.results = [_result(leaf, where, arguments, self.guards) for leaf in leaves]
         made = {r.at for _, r in self.gradients if r is not None}
         made |= {r.at for r in self.results if isinstance(r, _Result)}
@@ -88,7 +95,7 @@ class RememberedCall:
             if any(table for name, table in vars(optimizer).items() if name.endswith("_hooks")):
                 raise Refused("an optimizer has hooks")
 
-    def _match_written(self, flush: Flush) -> None:
+    def _match_written(self, flush: Flush, arguments: Sequence[Any]) -> None:
         """Put the written storages in the order of the program's results."""
         by_value = {id(s.value): s for s in flush.written}
         self.written = []
@@ -96,6 +103,8 @@ class RememberedCall:
             storage = by_value.get(id(value))
             if storage is None or storage.buffer is not home or home.is_shared:
                 raise Refused("it writes into memory that is not a tensor's own")
+            if any(isinstance(a, Tensor) and a._storage is storage for a in arguments):
+                raise Refused("it writes into an argument")
             self.written.append(storage)
 
     def _check_numbers(self, flush: Flush) -> None:
@@ -127,6 +136,8 @@ class RememberedCall:
             buffer = capture.copies.get(id(buffer), buffer)
             base = buffer if id(buffer) in known or id(buffer) in given else buffer.owner
             if id(buffer) in owners:
+                if owners[id(buffer)]._grad is None:
+                    raise Refused("it drops a gradient that it reads")
                 found.append(_of_gradient(owners[id(buffer)]))
             elif id(base) in known:
                 found.append(_of_storage(known[id(base)], buffer.address - base.address))
@@ -195,9 +206,12 @@ class RememberedCall:
     def _check(self, arguments: Sequence[Any]) -> None:
         if not self.guards.hold():
             raise Stale("Python objects that it reads have changed")
-        for tensor, had in self.had_gradient:
-            if (tensor._grad is not None) is not had:
-                raise Stale("a gradient is there that was not, or the other way round")
+        for tensor, layout in self.had_gradient:
+            if _layout_of(tensor._grad) != layout:
+                raise Stale("a gradient is not what it was")
+        for argument in arguments:
+            if isinstance(argument, Tensor) and id(argument._storage) in self.others:
+                raise Stale("it is given a tensor that it also reads from elsewhere")
         for storage in self.written:
             if sys.getrefcount(storage.value) > _ALONE or storage.buffer.windows:
                 raise Stale("somebody keeps what it would overwrite")
@@ -214,6 +228,13 @@ def _only_flush(capture: Capture) -> Flush:
     if flush.targets.kept or flush.request.late:
         raise Refused("somebody keeps what it overwrites")
     return flush
+
+
+def _layout_of(grad: Tensor | None) -> Any:
+    """How a gradient lies in memory."""
+    if grad is None:
+        return None
+    return (grad._view, grad._shape, grad.dtype, grad._storage.value.type, grad._node is None)
 
 
 def _memory(storage: Storage) -> Any:

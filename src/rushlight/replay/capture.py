@@ -15,27 +15,31 @@ from typing import Any  # the user's function and its arguments
 from rushlight import pipeline
 from rushlight.optim import optimizer as optim
 from rushlight.random import generator as random
-from rushlight.replay.guards import Guards, is_ours, is_users
+from rushlight.replay.guards import HARMLESS_MODULES, Guards, is_ours, is_users
 from rushlight.tensor import Tensor
 from rushlight.trace.trace import Trace, hooks, local
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
 
 # C functions that only look at their arguments, or change what the guards compare.
-_MODULES = frozenset(
-    ("math", "itertools", "functools", "_functools", "_operator", "_collections")
-)
 # fmt: off
 _BUILTINS = frozenset((
-    "abs", "all", "any", "bin", "callable", "chr", "divmod", "format", "getattr", "hasattr",
-    "hash", "hex", "id", "isinstance", "issubclass", "iter", "len", "max", "min", "oct", "ord",
-    "pow", "repr", "round", "setattr", "sorted", "sum", "__build_class__",
+    "abs", "all", "any", "bin", "callable", "chr", "divmod", "format", "hash", "hex",
+    "isinstance", "issubclass", "len", "max", "min", "oct", "ord", "pow", "repr", "round",
+    "sorted", "sum",
 ))
 _TYPES = (
     str, bytes, int, float, complex, bool, tuple, list, dict, set, frozenset,
     types.GeneratorType,
 )
 # fmt: on
+
+
+# Properties of tensors and streams that the guards do not compare.
+_LOOKS = frozenset((
+    "_version", "storage_offset", "data_ptr", "untyped_storage", "storage", "manual_seed",
+    "seed", "initial_seed", "get_rng_state", "set_rng_state", "get_state", "set_state",
+))  # fmt: skip
 
 
 class Refused(Exception):
@@ -89,6 +93,7 @@ class Capture:
     entered: set[types.CodeType] = field(default_factory=set)
     obstacle: str = ""
     trace: Trace = field(default_factory=lambda: local.trace)
+    stream: tuple[int, int] = field(default_factory=lambda: _position())
 
     def refuse(self, why: str) -> None:
         """Remember the first reason not to repeat this call."""
@@ -158,6 +163,8 @@ class Capture:
 
     def drew(self, generator: random.Generator, count: int) -> None:
         if self._is_mine():
+            if generator is not random.default_generator:
+                self.refuse("it draws from a generator of its own")
             at = len(self.trace.numbers)
             self.draws.append(Draw(generator, count, at, generator._counter))
 
@@ -166,6 +173,20 @@ class Capture:
             return
         batches = [batch._replace(grads=[]) for batch in batches]  # they would be kept alive
         self.steps.append(Step(optimizer, batches, len(self.trace.numbers)))
+
+    def end(self) -> None:
+        """Look for what can only be told when the call is over."""
+        looks = sorted(self.names & _LOOKS)
+        if looks:
+            self.refuse(f"it uses {looks[0]}")
+        seed, counter = self.stream
+        if _position() != (seed, counter + sum(draw.count for draw in self.draws)):
+            self.refuse("it moves the stream of random numbers")
+
+
+def _position() -> tuple[int, int]:
+    """Where the default stream of random numbers is."""
+    return random.default_generator._seed, random.default_generator._counter
 
 
 @contextmanager
@@ -211,7 +232,7 @@ def _is_harmless(function: Callable[..., Any]) -> bool:
     module = getattr(function, "__module__", None)
     if module == "builtins" or module is None:
         return function.__name__ in _BUILTINS
-    return module in _MODULES
+    return module in HARMLESS_MODULES
 
 
 def _name_of(function: Any) -> str:

@@ -10,12 +10,15 @@ from collections.abc import Callable
 from typing import Any  # any function or module
 
 from rushlight import config, tree
+from rushlight.devices import device
+from rushlight.dtypes import dtype
 from rushlight.replay.call import RememberedCall, Stale
 from rushlight.replay.capture import Capture, Refused, watching
 from rushlight.tensor import Tensor
 from rushlight.trace import flush
 from rushlight.trace.trace import local
 
+_COMPARED = (bool, int, str, bytes, type(None), dtype, device)
 _MOST_TRIES = 8  # calls with equal arguments that are watched before giving up on them
 _MOST_KINDS = 64  # kinds of arguments that are remembered
 _MOST_WASTED = 16  # calls of one function that are watched in vain: watching is slow
@@ -45,7 +48,11 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # hot
         leaves, structure = tree.flatten((args, kwargs))
         try:
-            key = (_kind_of(structure), *map(_kind_of_argument, leaves), *config.in_force())
+            kinds = [_kind_of_argument(leaf) for leaf in leaves]
+            if None in kinds:
+                self.reason = "an argument is an object that may change"
+                return self._make(args, kwargs)
+            key = (_kind_of(structure), *kinds, _aliases(leaves), *config.in_force())
             call = self._calls.get(key)
         except TypeError:  # an argument that has no hash
             self.reason = "an argument cannot be compared with the last one"
@@ -106,9 +113,23 @@ def _kind_of(structure: Any) -> Any:
 
 
 def _kind_of_argument(leaf: Any) -> Any:
+    """What a call may depend on of an argument, a tensor's elements aside; None: of more."""
     if isinstance(leaf, Tensor):
-        return (leaf.dtype, leaf._shape, leaf._strides, leaf._view is None, leaf._node is None)
-    return (type(leaf), leaf)
+        if leaf.__dict__:
+            return None
+        return (
+            type(leaf), leaf.dtype, leaf._shape, leaf._strides, leaf._view is None,
+            leaf._node is None, leaf._grad is None,
+        )  # fmt: skip
+    if isinstance(leaf, float | complex):
+        return (type(leaf), repr(leaf))  # 0.0 and -0.0 are equal
+    return (type(leaf), leaf) if isinstance(leaf, _COMPARED) else None
+
+
+def _aliases(leaves: list[Any]) -> tuple[int, ...]:
+    """Which tensors among the arguments share memory: for each, the first that does."""
+    memory = [id(t._storage) for t in leaves if isinstance(t, Tensor)]
+    return tuple(map(memory.index, memory))
 
 
 def _can_watch(leaves: list[Any]) -> bool:

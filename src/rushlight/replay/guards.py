@@ -9,28 +9,50 @@ none of it changed while the call ran, and only as long as it stays the same.
 
 from __future__ import annotations
 
-import enum
+import dis
 import functools
+import operator
 import sys
 import types
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any  # any object of the user's
 
-from rushlight.optim.optimizer import Optimizer
+from rushlight.optim.optimizer import STEP_HOOKS, Optimizer
 from rushlight.random.generator import Generator
 from rushlight.tensor import Tensor
-from rushlight.trace.value import Storage
+from rushlight.trace.tape import Accumulate
 
-_MISSING = object()
+MISSING = object()
 # What cannot change, or is compared where it is kept.
 _PLAIN = (
-    type(None), bool, int, float, complex, str, bytes, type, range, slice, enum.Enum,
-    types.ModuleType, types.BuiltinFunctionType, types.CodeType, weakref.ref, Generator,
+    type(None), bool, int, float, complex, str, bytes, range, slice, types.ModuleType,
+    types.BuiltinFunctionType, types.CodeType, Generator,
 )  # fmt: skip
 _COMPARED = frozenset((bool, int, float, complex, str, bytes))
 _OURS = "rushlight"
 _MOST = 20_000  # objects: comparing more takes longer than Python does
+# Attributes of classes that are looked into when they run, if at all.
+_OF_CLASSES = (types.FunctionType, property, staticmethod, classmethod, type)
+# Modules whose functions only look at their arguments.
+HARMLESS_MODULES = frozenset(
+    (
+        "math",
+        "itertools",
+        "functools",
+        "_functools",
+        "operator",
+        "_operator",
+        "collections",
+        "_collections",
+        "typing",
+        "dataclasses",
+        "enum",
+        "contextlib",
+        "abc",
+    )
+)
+_CONTAINERS = (list, tuple, dict, set, frozenset)  # of which users' own kinds may hold more
 _FOUNDATIONS = sys.stdlib_module_names | {"numpy"}
 
 
@@ -52,11 +74,12 @@ class Guards:
     def __init__(self) -> None:
         self.opaque = ""  # what was reached that cannot be watched
         self.tensors: dict[int, Tensor] = {}
-        self.storages: list[tuple[Tensor, Storage]] = []
+        self._looks: list[_Look] = []
         self.optimizers: dict[int, Optimizer] = {}
         self._seen: dict[int, object] = {}  # keeps what has been visited, so ids stay its own
         self._items: list[tuple[Mapping[Any, Any], Any, object]] = []
-        self._dicts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
+        self._dicts: list[tuple[dict[Any, Any], list[Any], list[Any]]] = []
+        self._classes: set[type] = set()
         self._sizes: list[tuple[Any, int]] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
         self._sets: list[tuple[Any, frozenset[Any]]] = []
@@ -80,20 +103,49 @@ class Guards:
             self.note(content)
         self.note(function.__defaults__)
         self.note(function.__kwdefaults__)
+        self.note(function.__dict__)
         self._note_globals(function.__globals__, function.__code__)
 
     def _note_globals(self, names: dict[str, Any], code: types.CodeType) -> None:
+        if any(step.opname == "IMPORT_NAME" for step in dis.get_instructions(code)):
+            self.opaque = self.opaque or "a module that it imports"
         for name in code.co_names:
             if name not in names:
                 continue
             found = names[name]
             self._items.append((names, name, found))
             self.note(found)
-            if isinstance(found, types.ModuleType) and is_users(found.__name__):
-                self._note_names(vars(found), code.co_names)
+            if isinstance(found, types.ModuleType):
+                self._note_module(found, code.co_names)
         for part in code.co_consts:
             if isinstance(part, types.CodeType):
                 self._note_globals(names, part)
+
+    def _note_module(self, module: types.ModuleType, names: Sequence[str]) -> None:
+        """What code may read of a module of the user's; others must be known to be harmless."""
+        if is_ours(module.__name__) or module.__name__ in HARMLESS_MODULES:
+            return
+        if not is_users(module.__name__) or not hasattr(module, "__file__"):
+            self.opaque = self.opaque or f"the module {module.__name__}"
+        elif id(module) not in self._seen:
+            self._seen[id(module)] = module
+            self._note_names(vars(module), names)
+            for part in vars(module).values():
+                if isinstance(part, types.ModuleType) and is_users(part.__name__):
+                    self._note_module(part, names)
+
+    def _note_class(self, kind: type) -> None:
+        """The attributes of a class of the user's and of its bases."""
+        for base in kind.__mro__:
+            if is_users(base.__module__) and base not in self._classes:
+                self._classes.add(base)
+                if "__slots__" in vars(base):
+                    self.opaque = self.opaque or f"slots of {base.__qualname__}"
+                for name, value in vars(base).items():
+                    self._items.append((vars(base), name, value))
+                    if not name.startswith("__") and not isinstance(value, _OF_CLASSES):
+                        self.note(value)
+                self._sizes.append((vars(base), len(vars(base))))
 
     def _note_names(self, table: Mapping[str, Any], names: Iterable[str]) -> None:
         for name in names:
@@ -112,14 +164,22 @@ class Guards:
             self.note_function(found)
             return
         self._seen[id(found)] = found
+        if isinstance(found, _CONTAINERS) and is_users(type(found).__module__):
+            self.opaque = self.opaque or f"an object of {type(found).__qualname__}"
         if isinstance(found, Tensor):
             if found._storage.value.buffer is None:
                 return  # made by the call itself
             self.tensors[id(found)] = found
-            self.storages.append((found, found._storage))
+            self._looks.append(_Look(found))
+            if found.__dict__ and not isinstance(found._node, Accumulate | None):
+                self.opaque = self.opaque or "a tensor that was computed with gradients"
         elif isinstance(found, tuple):
             for item in found:
                 self.note(item)
+        elif isinstance(found, type):
+            self._note_class(found)
+        elif isinstance(found, weakref.ref):
+            self.note(found())
         elif isinstance(found, list):
             self._lists.append((found, list(found)))
             for item in found:
@@ -127,7 +187,7 @@ class Guards:
         elif isinstance(found, dict):
             self._note_dict(found)
         elif isinstance(found, set | frozenset):
-            self._sets.append((found, frozenset(found)))
+            self._sets.append((found, _typed(found)))
         elif isinstance(found, Optimizer):
             self._note_optimizer(found)
         elif isinstance(found, types.MethodType):
@@ -142,10 +202,7 @@ class Guards:
     def _note_instance(self, found: Any) -> None:
         kind = type(found)
         attributes = getattr(found, "__dict__", None)
-        for base in kind.__mro__:
-            if is_users(base.__module__):
-                plain = [k for k, v in vars(base).items() if type(v) in _COMPARED]
-                self._note_names(vars(base), plain)
+        self._note_class(kind)
         if isinstance(attributes, dict):
             self._note_dict(attributes)
         elif not is_ours(kind.__module__):
@@ -156,18 +213,27 @@ class Guards:
             self._items += [(found, key, value) for key, value in found.items()]
             self._sizes.append((found, len(found)))
         else:
-            self._dicts.append((found, dict(found)))
+            self._dicts.append((found, list(found), list(found.values())))
         for value in found.values():
             self.note(value)
 
     def _note_optimizer(self, found: Optimizer) -> None:
         """Parameters and state, without the numbers that every step reads anew."""
         self.optimizers[id(found)] = found
+        own = vars(found)
+        for name in ("param_groups", "state", "defaults", "step"):
+            self._items.append((own, name, own.get(name, MISSING)))
+        tables = [table for name, table in own.items() if name.endswith("_hooks")]
+        for table in (*tables, *STEP_HOOKS):
+            self._sizes.append((table, 0))  # hooks are code to run
+        self._sizes.append((found.state, len(found.state)))
         self._lists.append((found.param_groups, list(found.param_groups)))
         for group in found.param_groups:
             self.note(group["params"])
             self._items.append((group, "params", group["params"]))
-        for state in found.state.values():
+        for param, state in found.state.items():
+            self._items.append((found.state, param, state))
+            self._sizes.append((state, len(state)))
             for name, value in state.items():
                 if name not in found.NUMBERS:
                     self._items.append((state, name, value))
@@ -178,31 +244,73 @@ class Guards:
         for group in optimizer.param_groups:
             self._note_dict(group)
 
+    def has_seen(self, found: object) -> bool:
+        """Whether an object is one of those noted (tensors aside)."""
+        return id(found) in self._seen and not isinstance(found, Tensor)
+
     # -- looking again
 
     def hold(self) -> bool:  # hot
         """Whether everything noted is as it was."""
         try:
             return (
-                all(now == then for now, then in self._dicts)
-                and all(now == then for now, then in self._sets)
-                and all(len(now) == size for now, size in self._sizes)
-                and all(
-                    _is_same(names.get(k, _MISSING), then) for names, k, then in self._items
+                all(
+                    list(now) == keys and _are_same(now.values(), values)
+                    for now, keys, values in self._dicts
                 )
+                and all(_typed(now) == then for now, then in self._sets)
+                and all(len(now) == size for now, size in self._sizes)
+                and all(_is_same(names.get(k, MISSING), then) for names, k, then in self._items)
                 and all(_is_same(cell.cell_contents, then) for cell, then in self._cells)
                 and all(_are_same(now, then) for now, then in self._lists)
-                and all(tensor._storage is storage for tensor, storage in self.storages)
+                and all(look.holds() for look in self._looks)
             )
         except Exception:  # a comparison of the user's that cannot be made
             return False
 
 
 def _is_same(now: object, then: object) -> bool:
-    return now is then or (
-        type(now) is type(then) and type(now) in _COMPARED and bool(now == then)
-    )
+    if now is then:
+        return True
+    if type(now) is not type(then) or type(now) not in _COMPARED:
+        return False
+    return bool(now == then) and repr(now) == repr(then)
 
 
-def _are_same(now: list[Any], then: list[Any]) -> bool:
-    return len(now) == len(then) and all(map(_is_same, now, then))
+def _typed(found: Iterable[object]) -> frozenset[object]:
+    """The elements of a set with their types: 1, 1.0 and True are equal."""
+    return frozenset((type(item), item) for item in found)
+
+
+class _Look:
+    """What a call may depend on of a tensor but its elements."""
+
+    __slots__ = ("kind", "node", "shape", "storage", "tensor", "type", "view")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.kind = type(tensor)
+        self.storage = tensor._storage
+        self.type = tensor._storage.value.type
+        self.node = tensor._node
+        self.view = tensor._view
+        self.shape = tensor._shape
+
+    def holds(self) -> bool:  # hot
+        """Whether the tensor looks the same; one with hooks never does: those are to run."""
+        tensor, node = self.tensor, self.node
+        return (
+            tensor._storage is self.storage
+            and tensor._node is node
+            and (node is None or not node.has_hooks)
+            and tensor._view is self.view
+            and tensor._shape is self.shape
+            and type(tensor) is self.kind
+            and self.storage.value.type == self.type
+        )
+
+
+def _are_same(now: Collection[Any], then: list[Any]) -> bool:
+    if len(now) != len(then):
+        return False
+    return all(map(operator.is_, now, then)) or all(map(_is_same, now, then))
