@@ -15,6 +15,13 @@ DEFAULT_SEED = 67280421310721  # what PyTorch starts from
 _WORD = 1 << 64
 
 
+_lock = threading.RLock()  # on the position of every generator
+if hasattr(os, "register_at_fork"):  # no child begins while another thread draws
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
+
+
 class Watch:
     """Who is told of every draw (a call being captured), if anybody."""
 
@@ -32,7 +39,6 @@ class Generator:
 
     def __init__(self, device: Any = "cpu") -> None:
         check_usable(device)
-        self._lock = threading.Lock()
         self._seed = DEFAULT_SEED
         self._counter = 0
 
@@ -47,7 +53,7 @@ class Generator:
             raise RuntimeError(
                 f"Overflow when unpacking long long: the seed {seed} must fit in 64 bits"
             )
-        with self._lock:
+        with _lock:
             self._seed, self._counter = seed % _WORD, 0
         return self
 
@@ -64,7 +70,7 @@ class Generator:
         """Reserve `count` elements: the seed (as a signed word) and the first counter."""
         if Watch.draw is not None:
             Watch.draw(self, count)
-        with self._lock:
+        with _lock:
             first = self._counter
             self._counter = (first + count) % (_WORD >> 1)
         return (self._seed + (_WORD >> 1)) % _WORD - (_WORD >> 1), first
@@ -72,12 +78,12 @@ class Generator:
     @property
     def place(self) -> tuple[int, int]:
         """Seed and counter: where in the stream the next draw is taken."""
-        with self._lock:
+        with _lock:
             return self._seed, self._counter
 
     def go_to(self, place: tuple[int, int]) -> None:
         """Draw next from a `place`."""
-        with self._lock:
+        with _lock:
             self._seed, self._counter = place
 
     def get_state(self) -> Any:
@@ -85,8 +91,9 @@ class Generator:
         from rushlight.dtypes import uint8  # as above
         from rushlight.tensor import tensor  # tensors know generators only through ops
 
-        with self._lock:
-            return tensor(list(struct.pack("<QQ", self._seed, self._counter)), dtype=uint8)
+        with _lock:
+            state = struct.pack("<QQ", self._seed, self._counter)
+        return tensor(list(state), dtype=uint8)
 
     def set_state(self, new_state: Any) -> Generator:
         """Go on from a state that `get_state` gave."""
@@ -99,7 +106,7 @@ class Generator:
                 f"of "
                 f"shape {list(new_state.shape)}"
             )
-        with self._lock:
+        with _lock:
             self._seed, self._counter = struct.unpack("<QQ", raw)
         return self
 
@@ -111,7 +118,6 @@ class Generator:
         return self._seed, self._counter
 
     def __setstate__(self, state: tuple[int, int]) -> None:
-        self._lock = threading.Lock()
         self._seed, self._counter = state
 
 

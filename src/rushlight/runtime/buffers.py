@@ -318,13 +318,14 @@ def _default_bound() -> int:
         return 2 << 30
 
 
-def _new_lock() -> None:
-    """In a child after a fork: another thread of the parent may have held the lock."""
-    _heap.lock = threading.RLock()
-
-
 _heap = _Heap(_default_bound())
 _heap_take = _heap.take
 _heap_give = _heap.give  # bound here because a Buffer may outlive the module's names at exit
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_lock)
+    # Held over a fork: a child drops the buffers of threads that it does not have before any
+    # hook of ours could make a new lock.
+    os.register_at_fork(
+        before=_heap.lock.acquire,
+        after_in_parent=_heap.lock.release,
+        after_in_child=_heap.lock.release,
+    )
