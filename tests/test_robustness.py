@@ -87,6 +87,17 @@ def test_threads_go_on_with_pending_tensors_of_others(eager_switching):
     assert [t.tolist() for t in pending] == [[[n + 1.0] * 3] * 3 for n in range(4)]
 
 
+def test_threads_count_in_one_tensor(eager_switching):
+    total = torch.zeros(1)
+
+    def work(n):
+        for _ in range(50):
+            total.add_(1)
+
+    _in_threads(4, work)
+    assert total.item() == 200.0
+
+
 def test_threads_add_to_one_gradient(eager_switching):
     weight = torch.ones(5, requires_grad=True)
 

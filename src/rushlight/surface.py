@@ -14,7 +14,7 @@ from rushlight import ops
 from rushlight.ops import precision
 from rushlight.ops.registry import PUBLIC, Public
 from rushlight.tensor import Tensor
-from rushlight.trace.trace import local
+from rushlight.trace.trace import local, recording
 from rushlight.trace.write import check_apart, write
 
 Function = Callable[..., Any]
@@ -54,11 +54,12 @@ def in_place_form(plain: Function, name: str) -> Function:
     def inner(self: Any, *args: Any, **kwargs: Any) -> Any:
         trace = local.trace
         before, trace.may_window = trace.may_window, False
-        try:
-            result = plain(self, *args, **kwargs)
-        finally:
-            trace.may_window = before
-        return _store(self, result, name + "_")
+        with recording:  # no other thread writes between what is read here and what is written
+            try:
+                result = plain(self, *args, **kwargs)
+            finally:
+                trace.may_window = before
+            return _store(self, result, name + "_")
 
     inner.__name__ = inner.__qualname__ = name + "_"
     inner.__doc__ = f"In-place form of `{name}`."
