@@ -61,9 +61,8 @@ class RememberedCall:
             raise Refused(f"it may read {self.guards.opaque}, whose changes cannot be seen")
         self.program = flush.program
         self.numbers = list(flush.numbers)
-        self.written = flush.written
         self.types = [value.type for value, _ in flush.targets.written]
-        self._match_written(flush, arguments)
+        self.written = _written(flush, arguments)
         self._check_numbers(flush)
         self.fresh = [value.type for value in flush.targets.fresh]
         where = {id(value): i for i, value in enumerate(flush.targets.fresh)}
@@ -94,18 +93,6 @@ class RememberedCall:
                 self.guards.note_options(optimizer)
             if any(table for name, table in vars(optimizer).items() if name.endswith("_hooks")):
                 raise Refused("an optimizer has hooks")
-
-    def _match_written(self, flush: Flush, arguments: Sequence[Any]) -> None:
-        """Put the written storages in the order of the program's results."""
-        by_value = {id(s.value): s for s in flush.written}
-        self.written = []
-        for value, home in flush.targets.written:
-            storage = by_value.get(id(value))
-            if storage is None or storage.buffer is not home or home.is_shared:
-                raise Refused("it writes into memory that is not a tensor's own")
-            if any(isinstance(a, Tensor) and a._storage is storage for a in arguments):
-                raise Refused("it writes into an argument")
-            self.written.append(storage)
 
     def _check_numbers(self, flush: Flush) -> None:
         for draw in self.draws:
@@ -228,6 +215,20 @@ def _only_flush(capture: Capture) -> Flush:
     if flush.targets.kept or flush.request.late:
         raise Refused("somebody keeps what it overwrites")
     return flush
+
+
+def _written(flush: Flush, arguments: Sequence[Any]) -> list[Storage]:
+    """The storages that the program writes, in the order of its results."""
+    by_value = {id(s.value): s for s in flush.written}
+    found = []
+    for value, home in flush.targets.written:
+        storage = by_value.get(id(value))
+        if storage is None or storage.buffer is not home or home.is_shared:
+            raise Refused("it writes into memory that is not a tensor's own")
+        if any(isinstance(a, Tensor) and a._storage is storage for a in arguments):
+            raise Refused("it writes into an argument")
+        found.append(storage)
+    return found
 
 
 def _layout_of(grad: Tensor | None) -> Any:

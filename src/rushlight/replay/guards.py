@@ -21,7 +21,6 @@ from typing import Any  # any object of the user's
 from rushlight.optim.optimizer import STEP_HOOKS, Optimizer
 from rushlight.random.generator import Generator
 from rushlight.tensor import Tensor
-from rushlight.trace.tape import Accumulate
 
 MISSING = object()
 # What cannot change, or is compared where it is kept.
@@ -171,8 +170,10 @@ class Guards:
                 return  # made by the call itself
             self.tensors[id(found)] = found
             self._looks.append(_Look(found))
-            if found.__dict__ and not isinstance(found._node, Accumulate | None):
-                self.opaque = self.opaque or "a tensor that was computed with gradients"
+            if found.__dict__:
+                self._note_dict(found.__dict__)
+            else:
+                self._sizes.append((found.__dict__, 0))
         elif isinstance(found, tuple):
             for item in found:
                 self.note(item)
