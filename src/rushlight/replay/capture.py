@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any  # the user's function and its arguments
 
 from rushlight import pipeline
-from rushlight.optim import optimizer as optim
+from rushlight.optim import batch as steps
 from rushlight.random import generator as random
 from rushlight.replay.guards import HARMLESS_MODULES, Guards, is_ours, is_users
 from rushlight.tensor import Tensor
@@ -196,13 +196,13 @@ def watching(capture: Capture) -> Iterator[None]:
     hooks.execute, hooks.reading, hooks.copy_value = (
         capture.flushed, capture.read, capture.copied,
     )  # fmt: skip
-    optim.Watch.step, random.Watch.draw = capture.stepped, capture.drew
+    steps.Watch.step, random.Watch.draw = capture.stepped, capture.drew
     sys.setprofile(capture.profile)
     try:
         yield
     finally:
         sys.setprofile(None)
-        optim.Watch.step = random.Watch.draw = None
+        steps.Watch.step = random.Watch.draw = None
         hooks.execute, hooks.reading, hooks.copy_value = before
 
 
