@@ -135,6 +135,33 @@ def test_free_lists_keep_within_their_bound() -> None:
         buffers.set_cache_bound(before)
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="resident memory of Linux")
+def test_released_blocks_of_a_shared_region_give_their_pages_back() -> None:
+    buffers.release_cached()
+    kept = Buffer(1 << 20)
+    held = [Buffer(1 << 20) for _ in range(24)]
+    for buffer in (kept, *held):
+        buffer.as_numpy(np.uint8, (1 << 20,))[:] = 7
+    full = _resident_bytes()
+    del buffer, held
+    assert buffers.memory_counters().cached >= 24 << 20
+    buffers.release_cached()
+    assert full - _resident_bytes() > 20 << 20
+    assert (kept.as_numpy(np.uint8, (1 << 20,)) == 7).all()
+    assert (Buffer(1 << 20).as_numpy(np.uint8, (1 << 20,)) == 0).all()
+
+
+def test_parameters_of_a_model_share_huge_pages() -> None:
+    buffers.release_cached()
+    held = [Buffer(3 << 18) for _ in range(8)]
+    assert len({buffer.address >> 21 for buffer in held}) <= 5
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork")
 @pytest.mark.parametrize("nbytes", [64, 1 << 17, 4 << 20])
 def test_child_after_fork_has_memory_of_its_own(nbytes: int) -> None:

@@ -1,9 +1,11 @@
 """Memory: aligned blocks that return to free lists, and views of memory that others own.
 
 A block goes back to the list of its size when the last reference to its Buffer is dropped.
-Sizes come in four steps between powers of two, so at most a fifth of a block is unused. Big
-blocks are mapped one by one and ask for huge pages; small ones are cut from slabs. The lists
-hold at most a set number of bytes; the sizes least recently used go first.
+Sizes come in four steps between powers of two, so at most a fifth of a block is unused. Blocks
+of a huge page and more are mapped one by one, smaller ones are cut from regions of several;
+both ask for huge pages, since a step walks all its parameters and a miss of the page tables
+costs more than the cache line it leads to. The lists hold at most a set number of bytes; the
+sizes least recently used go first.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 _ALIGNMENT = 64
-_SLAB_BYTES = 1 << 20
-_LARGE_BYTES = 1 << 16  # from here on a block has a mapping of its own
-_HUGE_PAGE = 1 << 21
+_LARGE_BYTES = 1 << 16  # from here on the memory of a free block can go back to the system
+_HUGE_PAGE = 1 << 21  # from here on a block has a mapping of its own
+_REGION_BYTES = 16 * _HUGE_PAGE
 _ADDRESS_BITS = 47
 # Python's default is memory shared with children after a fork, which also gets no huge pages.
 _PRIVATE = (
@@ -178,6 +180,12 @@ class _Block:
         self.size = size
         self.mapping = mapping
 
+    def forget(self) -> None:
+        """Give the pages back; the addresses go with the last block of the mapping."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            start = self.address - _address(self.mapping)
+            self.mapping.madvise(mmap.MADV_DONTNEED, start, self.size)
+
 
 class _Heap:
     """Free lists by size.
@@ -194,8 +202,8 @@ class _Heap:
         self._rounded: dict[int, int] = {}
         self._used_at: dict[int, int] = {}
         self._clock = 0
-        self._slabs: list[mmap.mmap] = []
-        self._slab_next = self._slab_end = 0
+        self._region: _Block | None = None
+        self._region_next = 0
 
     def take(self, nbytes: int) -> _Block:  # hot
         size = self._rounded.get(nbytes) or self._round(nbytes)
@@ -230,12 +238,12 @@ class _Heap:
                     self.trim(self.bound)
 
     def trim(self, bound: int) -> None:
-        """Unmap large free blocks until at most `bound` bytes are kept; slabs stay."""
+        """Give up large free blocks until at most `bound` bytes are kept."""
         with self.lock:
             for size in sorted(self._used_at, key=self._used_at.__getitem__):
                 free = self._free[size]
                 while free and self.cached > bound:
-                    free.pop()  # dropping the mapping unmaps it
+                    free.pop().forget()
                     self.cached -= size
 
     def _round(self, nbytes: int) -> int:
@@ -245,19 +253,23 @@ class _Heap:
         return size
 
     def _make(self, size: int) -> _Block:
-        if size >= self.large:
-            try:
-                return _map(size)
-            except MemoryError:
-                self.trim(0)
-                return _map(size, self.in_use - size)
-        if self._slab_next + size > self._slab_end:
-            slab = _map(_SLAB_BYTES)
-            self._slabs.append(slab.mapping)
-            self._slab_next, self._slab_end = slab.address, slab.address + _SLAB_BYTES
-        address = self._slab_next
-        self._slab_next += size
-        return _Block(address, size, self._slabs[-1])
+        try:
+            return self._cut(size)
+        except MemoryError:
+            self.trim(0)
+            return self._cut(size)
+
+    def _cut(self, size: int) -> _Block:
+        if size >= _HUGE_PAGE:
+            return _map(size, self.in_use - size)
+        alignment = mmap.PAGESIZE if size >= self.large else _ALIGNMENT
+        address = -(-self._region_next // alignment) * alignment
+        region = self._region
+        if region is None or address + size > region.address + region.size:
+            region = self._region = _map(_REGION_BYTES, self.in_use - size)
+            address = region.address
+        self._region_next = address + size
+        return _Block(address, size, region.mapping)
 
 
 def rounded_size(nbytes: int) -> int:
@@ -270,22 +282,21 @@ def rounded_size(nbytes: int) -> int:
     return (nbytes + step - 1) // step * step
 
 
-def _map(size: int, in_use: int = 0) -> _Block:
+def _map(size: int, in_use: int) -> _Block:
+    """Memory that starts on a huge page; the room to align costs nothing while untouched."""
     if size >> _ADDRESS_BITS:
         raise _out_of_memory(size, in_use)
-    huge = size >= _HUGE_PAGE
-    length = (
-        size + _HUGE_PAGE if huge else size
-    )  # room to align: what is not touched costs nothing
     try:
-        mapping = mmap.mmap(-1, length, **_PRIVATE)
+        mapping = mmap.mmap(-1, size + _HUGE_PAGE, **_PRIVATE)
     except (OSError, OverflowError, ValueError):
         raise _out_of_memory(size, in_use) from None
-    address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
-    if huge:
-        address = (address + _HUGE_PAGE - 1) // _HUGE_PAGE * _HUGE_PAGE
-        _advise(mapping)
+    _advise(mapping)
+    address = -(-_address(mapping) // _HUGE_PAGE) * _HUGE_PAGE
     return _Block(address, size, mapping)
+
+
+def _address(mapping: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
 
 
 def _advise(mapping: mmap.mmap) -> None:
