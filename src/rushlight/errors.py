@@ -106,6 +106,12 @@ def cannot_cast(op: str, got: object, to: object) -> RuntimeError:
     )
 
 
+def value_overflows(op: str, value: object, kind: object) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: value cannot be converted to type {kind!r} without overflow: {value}"
+    )
+
+
 def leaf_in_place(op: str) -> RuntimeError:
     return RuntimeError(
         f"{op}: a leaf Variable that requires grad is being used in an in-place operation."

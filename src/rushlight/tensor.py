@@ -26,6 +26,7 @@ from rushlight.ops import (
     movement,
     selection,
 )
+from rushlight.ops.fill_value import holds
 from rushlight.ops.registry import OPS, Op, TensorType
 from rushlight.runtime import buffers
 from rushlight.trace.record import make_tensor, record_two, set_view
@@ -494,7 +495,7 @@ class Tensor:
         """The elements as a NumPy array of plain numbers."""
         array = self._array()
         if self.dtype is dt.bfloat16:
-            return (np.ascontiguousarray(array).astype(np.uint32) << 16).view(np.float32)
+            return np.asarray(array.astype(np.uint32) << 16).view(np.float32)
         return array
 
     def tolist(self) -> Any:
@@ -739,7 +740,8 @@ def tensor(
         out = out if dtype is None else OPS["cast"](out, dtype=dtype)
     else:
         array, kind = array_of(data)
-        out = tensor_of_array(array, dtype or kind)
+        kind = dtype or kind
+        out = tensor_of_array(_in_range(array, kind), kind)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -752,6 +754,10 @@ def array_of(data: Any) -> tuple[Any, dtype]:
         array = np.array(plain)
     except (ValueError, OverflowError) as error:
         raise _ragged(error) from None
+    if not kinds and _may_be_long(array):
+        array = _with_long_integers(np.array(plain, dtype=object), array)
+        if array.dtype == object:
+            return array, dt.int64
     if array.dtype == object:
         raise _not_numbers(data)
     if array.size == 0 and not kinds:
@@ -784,6 +790,39 @@ def _plain_data(data: Any) -> tuple[Any, list[dtype]]:
     return data, []
 
 
+def _may_be_long(array: Any) -> bool:
+    """Whether integers of more than 64 bits may have been among the numbers of an array."""
+    kind = array.dtype.kind
+    return kind in "Ou" or (kind == "f" and bool((np.abs(array) >= 2.0**63).any()))
+
+
+def _with_long_integers(plain: Any, array: Any) -> Any:
+    """Numbers with long integers among them: as they are if all are integers, otherwise in
+    floating point.
+    """
+    leaves = plain.ravel().tolist()
+    if all(isinstance(leaf, int) for leaf in leaves):
+        return plain
+    if all(isinstance(leaf, int | float) for leaf in leaves):
+        return plain.astype(np.float64)
+    return array
+
+
+def _in_range(array: Any, kind: dtype) -> Any:
+    """The array, after a check that a dtype holds its numbers."""
+    if array.dtype == object:
+        if kind.is_integral and kind is not dt.bool_:
+            raise ValueError("Overflow when unpacking long long")
+        return array.astype(bool if kind is dt.bool_ else np.float64)
+    if array.dtype.kind == "c" and not kind.is_complex:
+        raise TypeError(f"tensor: complex numbers cannot be elements of {kind!r}")
+    if kind.is_integral and array.dtype.kind in "if" and array.dtype != kind.storage:
+        for end in (array.min(), array.max()) if array.size else ():
+            if not holds(kind, end.item()):
+                raise errors.value_overflows("tensor", end, kind)
+    return array
+
+
 def _ragged(error: Exception) -> Exception:
     if isinstance(error, OverflowError):
         return RuntimeError(f"tensor: value cannot be converted without overflow: {error}")
@@ -796,8 +835,6 @@ def _not_numbers(data: Any) -> Exception:
         leaf = leaf[0]
     if leaf is None:
         return RuntimeError("Could not infer dtype of NoneType")
-    if isinstance(leaf, int):
-        return RuntimeError("Overflow when unpacking long long")
     return RuntimeError(f"Could not infer dtype of {type(leaf).__name__}")
 
 

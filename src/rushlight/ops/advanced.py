@@ -8,11 +8,12 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.dtypes import Category
+from rushlight.ops.bounds import check_known
 from rushlight.ops.creation import FILL, FULL
 from rushlight.ops.elementwise import WHERE
+from rushlight.ops.fill_value import checked_value
 from rushlight.ops.indexing import INDEX, INDEX_PUT, is_mask, only_last
-from rushlight.ops.registry import Op, TensorType, public, recorder
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
 # -- gather and scatter
@@ -199,7 +200,7 @@ def scatter(
     """A copy with self[index[i][j]][j] = src[i][j] (or one value) for dim 0, and so on."""
     if reduce not in _OLD_REDUCES:
         raise RuntimeError("reduce argument must be either add or multiply.")
-    source = value if src is None else src
+    source = checked_value("scatter", value if src is None else src, input.dtype)
     return _scatter("scatter", input, dim, index, source, _OLD_REDUCES[reduce])
 
 
@@ -381,9 +382,10 @@ def index_select(input: Any, dim: int, index: Any) -> Any:
             f"index_select(): Index is supposed to be a vector, got {index.ndim}-D"
         )
     vector = _check_vector("index_select", index)
-    if not input.ndim:
-        return INDEX(input.reshape(1), vector, dims=(0,)).reshape(())
-    return INDEX(input, vector, dims=(at,))
+    x = input if input.ndim else input.reshape(1)
+    check_known("index_select", "index", vector, x._shape[at])
+    out = INDEX(x, vector, dims=(at,), wraps=False)
+    return out if input.ndim else out.reshape(())
 
 
 def _placed_parts(
@@ -399,6 +401,7 @@ def _placed_parts(
         )
     if not x.ndim:
         x = x.reshape(1)
+    check_known(op, "index", vector, x._shape[at])
     if not source.ndim:
         source = source.reshape((1,) * x.ndim) if x.ndim == 1 else source.reshape(1)
     wanted = (*x._shape[:at], vector._shape[0], *x._shape[at + 1 :])
@@ -420,14 +423,16 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) 
     """A copy with parts of `source` added at these indices of a dimension."""
     x, vector, parts, at = _placed_parts("index_add", input, dim, index, source)
     parts = parts if alpha == 1 else parts * alpha
-    return INDEX_PUT(x, parts, vector, dims=(at,), accumulate=True).reshape(input._shape)
+    out = INDEX_PUT(x, parts, vector, dims=(at,), accumulate=True, wraps=False)
+    return out.reshape(input._shape)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     """A copy with parts of `source` at these indices of a dimension."""
     x, vector, parts, at = _placed_parts("index_copy", input, dim, index, source)
-    return INDEX_PUT(x, parts, vector, dims=(at,), accumulate=False).reshape(input._shape)
+    out = INDEX_PUT(x, parts, vector, dims=(at,), accumulate=False, wraps=False)
+    return out.reshape(input._shape)
 
 
 @public("torch", "Tensor", inplace=True)
@@ -446,12 +451,19 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     vector = index if index.ndim else index.reshape(1)
     size = input._shape[at] if input.ndim else 1
     none = FULL(shape=(size,), value=False, dtype=dt.bool_)
-    chosen = INDEX_PUT(none, True, vector, dims=(0,), accumulate=False)
+    chosen = INDEX_PUT(none, True, vector, dims=(0,), accumulate=False, wraps=True)
     line = [size if d == at else 1 for d in range(input.ndim)]
     return masked_fill(input, chosen.reshape(line), value)
 
 
 _KINDS = {"prod": "mul", "mean": "add", "amax": "max", "amin": "min"}
+ROWS = Op(  # index, at which scatter_reduce's own checks would raise what it raises
+    "index_reduce",
+    attrs=("size",),
+    type=lambda index, size: index,
+    lower=lambda k, index, size: k.checked(index, index, size, "index"),
+    vjp=NOT_DIFFERENTIABLE,
+)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
@@ -467,7 +479,8 @@ def index_reduce(
     x, vector, parts, at = _placed_parts("index_reduce", input, dim, index, source)
     shape = [1] * x.ndim
     shape[at] = -1
-    wide = vector.to(dt.int64).reshape(shape).expand(parts._shape)
+    rows = ROWS(vector.to(dt.int64), size=x._shape[at])
+    wide = rows.reshape(shape).expand(parts._shape)
     out = scatter_reduce(x, at, wide, parts, reduce, include_self=include_self)
     return out.reshape(input._shape)
 
@@ -479,7 +492,7 @@ def take(input: Any, index: Any) -> Any:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype!r}")
     if not input.numel() and index.numel():
         raise IndexError("take(): tried to take from an empty tensor")
-    return INDEX(input.reshape(-1), index, dims=(0,))
+    return INDEX(input.reshape(-1), index, dims=(0,), wraps=True)
 
 
 @public("Tensor", name="put_")
@@ -501,7 +514,9 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
             f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
     flat, places, values = input.reshape(-1), index.reshape(-1), source.reshape(-1)
-    made = INDEX_PUT(flat, values, places, dims=(0,), accumulate=bool(accumulate))
+    made = INDEX_PUT(
+        flat, values, places, dims=(0,), accumulate=bool(accumulate), wraps=True
+    )
     return made.reshape(input._shape)
 
 
@@ -527,11 +542,9 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)."
         )
-    kind = value.dtype.category if hasattr(value, "_storage") else dt.of_number(value)
-    if kind is Category.COMPLEX and not input.dtype.is_complex:
-        raise RuntimeError(
-            f"value cannot be converted to type {input.dtype!r} without overflow"
-        )
+    if hasattr(value, "_storage") and value.dtype.is_complex and not input.dtype.is_complex:
+        raise errors.value_overflows("masked_fill_", f"of {value.dtype!r}", input.dtype)
+    value = checked_value("masked_fill_", value, input.dtype)
     value = FILL(value, shape=(), dtype=input.dtype)
     return WHERE(mask, value, input)
 
@@ -564,7 +577,7 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
         return wide.clone()
     count = chosen.reshape(-1).to(dt.int64).cumsum(0)
     places = WHERE(chosen.reshape(-1), count - 1, 0)
-    values = INDEX(source.reshape(-1), places, dims=(0,)).reshape(shape)
+    values = INDEX(source.reshape(-1), places, dims=(0,), wraps=False).reshape(shape)
     return WHERE(chosen, values, wide)
 
 

@@ -12,6 +12,7 @@ from rushlight.devices import check_usable, device
 from rushlight.dtypes import dtype
 from rushlight.ops.creation import FILL, FULL, sizes_of, unrelated
 from rushlight.ops.elementwise import CAST, CLONE
+from rushlight.ops.fill_value import checked_value
 from rushlight.ops.movement import AS_STRIDED, take_view
 from rushlight.ops.rearrange import constant_pad
 from rushlight.ops.registry import TensorType, public, recorder
@@ -248,7 +249,7 @@ def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
             raise TypeError(
                 f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}"
             )
-        src = FILL(src, shape=(), dtype=input.dtype)
+        src = FILL(checked_value("copy_", src, input.dtype), shape=(), dtype=input.dtype)
     if src is input:
         return input
     if input._view is None:  # the history of what is overwritten ends in zeros, not in None
@@ -264,12 +265,14 @@ def fill_(input: Any, value: Any) -> Any:
             f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
             f"dimensions."
         )
+    value = checked_value("fill_", value, input.dtype)
     return recorder.write(input, FILL(value, shape=input._shape, dtype=input.dtype), "fill_")
 
 
 @public("torch", name="fill")
 def fill(input: Any, value: Any) -> Any:
     """One value in the shape and dtype of `input`."""
+    value = checked_value("fill", value, input.dtype)
     return unrelated(FILL(value, shape=input._shape, dtype=input.dtype), input)
 
 

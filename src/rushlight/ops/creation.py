@@ -10,6 +10,7 @@ from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.devices import check_usable
 from rushlight.dtypes import Category, dtype
+from rushlight.ops.fill_value import checked_value
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 FULL = Op(  # the value is part of the program: for zeros, ones and other constants
@@ -141,8 +142,9 @@ def with_grad(made: Any, requires_grad: bool, device: Any = None) -> Any:
 _STATIC = frozenset((0, 1, -1, math.inf, -math.inf))
 
 
-def filled(shape: views.Shape, value: Any, kind: dtype) -> Any:
+def filled(op: str, shape: views.Shape, value: Any, kind: dtype) -> Any:
     """A tensor of one value; rare values are run-time numbers, so that they compile nothing."""
+    value = checked_value(op, value, kind)
     if isinstance(value, bool | int | float) and value in _STATIC:
         return FULL(shape=shape, value=value, dtype=kind)
     return FILL(value, shape=shape, dtype=kind)
@@ -243,7 +245,7 @@ def full(
     tensor([3, 3])
     """
     kind = dtype or number_kind(fill_value)
-    made = filled(_shape_of("full", (size,), None), fill_value, kind)
+    made = filled("full", _shape_of("full", (size,), None), fill_value, kind)
     return with_grad(made.detach() if made.requires_grad else made, requires_grad, device)
 
 
@@ -260,7 +262,7 @@ def full_like(
     memory_format: Any = None,
 ) -> Any:
     """One value in the shape and dtype of `input`."""
-    made = filled(input._shape, fill_value, dtype or input.dtype)
+    made = filled("full_like", input._shape, fill_value, dtype or input.dtype)
     return with_grad(made.detach() if made.requires_grad else made, requires_grad, device)
 
 
@@ -277,7 +279,8 @@ def new_full(
     pin_memory: bool = False,
 ) -> Any:
     """One value in this tensor's dtype."""
-    made = filled(_shape_of("new_full", (size,), None), fill_value, dtype or input.dtype)
+    shape = _shape_of("new_full", (size,), None)
+    made = filled("new_full", shape, fill_value, dtype or input.dtype)
     return with_grad(made, requires_grad, device)
 
 
@@ -543,7 +546,8 @@ def scalar_tensor(
     layout: Any = None, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """A Python number as a 0-d tensor of the default dtype."""
-    made = FILL(s, shape=(), dtype=dtype or config.default_dtype())
+    kind = dtype or config.default_dtype()
+    made = FILL(checked_value("scalar_tensor", s, kind), shape=(), dtype=kind)
     return with_grad(made, requires_grad, device)
 
 

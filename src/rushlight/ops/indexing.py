@@ -17,6 +17,7 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops.creation import ARANGE, FILL, FULL
 from rushlight.ops.elementwise import WHERE
+from rushlight.ops.fill_value import checked_value
 from rushlight.ops.movement import PICK, bounded_index, take_view
 from rushlight.ops.rearrange import FLIP
 from rushlight.ops.registry import Op, TensorType, public, recorder
@@ -42,10 +43,10 @@ def _index_shape(own: Shape, dims: Shape, indices: Sequence[Any]) -> tuple[Shape
 
 
 def _places(
-    k: Any, own: View, dims: Shape, indices: Sequence[Any]
+    k: Any, own: View, dims: Shape, indices: Sequence[Any], wraps: bool
 ) -> tuple[View, list[tuple[Any, int, int]]]:
     """Where the elements chosen by `indices` lie: a view for the other dimensions, and
-    steps.
+    steps. `wraps`: negative numbers count from the end.
     """
     shape, at, count = _index_shape(own.shape, dims, indices)
     rest = [s for d, s in enumerate(own.strides) if d not in dims]
@@ -55,7 +56,7 @@ def _places(
     for dim, index in zip(dims, indices, strict=True):
         whole = k.cast(index, dt.int64)
         size = own.shape[dim]
-        whole = k.select(whole < 0, whole + size, whole)
+        whole = k.select(whole < 0, whole + size, whole) if wraps else whole
         placed = (*([1] * (count - len(whole.shape))), *whole.shape, *([1] * after))
         steps.append((k.reshape(whole, placed), own.strides[dim], size))
     return View(shape, strides, own.offset), steps
@@ -68,69 +69,99 @@ def _source_of(k: Any, x: Any) -> tuple[Any, View]:
     return plain, own
 
 
-def _index_lower(k: Any, x: Any, *indices: Any, dims: Shape) -> Any:
+def _label(wraps: bool) -> str:
+    return errors.WRAPPED_INDEX if wraps else "index"
+
+
+def _index_lower(k: Any, x: Any, *indices: Any, dims: Shape, wraps: bool) -> Any:
     plain, own = _source_of(k, x)
-    view, steps = _places(k, own, dims, indices)
+    view, steps = _places(k, own, dims, indices, wraps)
     if 0 in view.shape:
         return k.full(view.shape, 0, x.dtype)
-    return k.gather(plain, view, steps, errors.WRAPPED_INDEX)
+    return k.gather(plain, view, steps, _label(wraps))
 
 
-def _index_type(x: TensorType, *indices: TensorType, dims: Shape) -> TensorType:
+def _index_type(
+    x: TensorType, *indices: TensorType, dims: Shape, wraps: bool
+) -> TensorType:
     shape = _index_shape(x.shape, dims, indices)[0]
     if any(x.shape[d] == 0 for d in dims) and views.numel(shape):
         raise IndexError("index is out of bounds for dimension with size 0")
     return TensorType(shape, x.dtype)
 
 
-def _index_vjp(g: Any, out: Any, x: Any, *indices: Any, dims: Shape) -> Any:
-    return INDEX_SUM(g, *indices, shape=tuple(x.shape), dims=dims), *([None] * len(indices))
+def _index_vjp(
+    g: Any, out: Any, x: Any, *indices: Any, dims: Shape, wraps: bool
+) -> Any:
+    summed = INDEX_SUM(g, *indices, shape=tuple(x.shape), dims=dims, wraps=wraps)
+    return summed, *([None] * len(indices))
 
 
-INDEX = Op("index", attrs=("dims",), type=_index_type, lower=_index_lower, vjp=_index_vjp)
+INDEX = Op(
+    "index", attrs=("dims", "wraps"), type=_index_type, lower=_index_lower, vjp=_index_vjp
+)
 
 
-def _put(k: Any, kind: str, base: Any, source: Any, dims: Shape, indices: Sequence[Any]) -> Any:
-    view, steps = _places(k, views.whole(base.shape), dims, indices)
+def _put(
+    k: Any,
+    kind: str,
+    base: Any,
+    source: Any,
+    dims: Shape,
+    indices: Sequence[Any],
+    wraps: bool,
+) -> Any:
+    view, steps = _places(k, views.whole(base.shape), dims, indices, wraps)
     if 0 in view.shape:
         return base
-    return k.scatter(kind, base, source, view, steps, errors.WRAPPED_INDEX)
+    return k.scatter(kind, base, source, view, steps, _label(wraps))
 
 
-def _index_sum_lower(k: Any, g: Any, *indices: Any, shape: Shape, dims: Shape) -> Any:
+def _index_sum_lower(
+    k: Any, g: Any, *indices: Any, shape: Shape, dims: Shape, wraps: bool
+) -> Any:
     wide = k.wide(g)
-    out = _put(k, "add", k.full(shape, 0, wide.dtype), wide, dims, indices)
+    out = _put(k, "add", k.full(shape, 0, wide.dtype), wide, dims, indices, wraps)
     return k.cast(out, g.dtype)
 
 
 INDEX_SUM = Op(  # zeros of `shape` with every element of g added where `index` read it
     "index_sum",
-    attrs=("shape", "dims"),
-    type=lambda g, *indices, shape, dims: TensorType(shape, g.dtype),
+    attrs=("shape", "dims", "wraps"),
+    type=lambda g, *indices, shape, dims, wraps: TensorType(shape, g.dtype),
     lower=_index_sum_lower,
-    vjp=lambda h, out, g, *indices, shape, dims: (
-        INDEX(h, *indices, dims=dims),
+    vjp=lambda h, out, g, *indices, shape, dims, wraps: (
+        INDEX(h, *indices, dims=dims, wraps=wraps),
         *([None] * len(indices)),
     ),
 )
 
 
 def _index_put_lower(
-    k: Any, base: Any, source: Any, *indices: Any, dims: Shape, accumulate: bool
+    k: Any,
+    base: Any,
+    source: Any,
+    *indices: Any,
+    dims: Shape,
+    accumulate: bool,
+    wraps: bool,
 ) -> Any:
     if not accumulate:
-        return _put(k, "set", base, k.cast(source, base.dtype), dims, indices)
-    if base.dtype is dt.bool_:
-        added = _put(k, "add", k.cast(base, dt.int32), k.cast(source, dt.int32), dims, indices)
-        return k.cast(added, dt.bool_)
-    wide = k.wide(base)
-    return k.cast(_put(k, "add", wide, k.cast(source, wide.dtype), dims, indices), base.dtype)
+        return _put(k, "set", base, k.cast(source, base.dtype), dims, indices, wraps)
+    wide = k.cast(base, dt.int32) if base.dtype is dt.bool_ else k.wide(base)
+    added = _put(k, "add", wide, k.cast(source, wide.dtype), dims, indices, wraps)
+    return k.cast(added, base.dtype)
 
 
 def _index_put_type(
-    base: TensorType, source: TensorType, *indices: TensorType, dims: Shape, accumulate: bool
+    base: TensorType,
+    source: TensorType,
+    *indices: TensorType,
+    dims: Shape,
+    accumulate: bool,
+    wraps: bool,
 ) -> TensorType:
-    shape = _index_type(base, *indices, dims=dims).shape
+    shape = _index_type(base, *indices, dims=dims, wraps=wraps).shape
     fits = len(source.shape) <= len(shape) and all(
         s in (1, t) for s, t in zip(reversed(source.shape), reversed(shape), strict=False)
     )
@@ -152,24 +183,32 @@ def only_last(g: Any, put: Callable[[Any], Any], read: Callable[[Any], Any]) -> 
 
 
 def _index_put_vjp(
-    g: Any, out: Any, base: Any, source: Any, *indices: Any, dims: Shape, accumulate: bool
+    g: Any,
+    out: Any,
+    base: Any,
+    source: Any,
+    *indices: Any,
+    dims: Shape,
+    accumulate: bool,
+    wraps: bool,
 ) -> Any:
-    named = {"dims": dims, "accumulate": accumulate}
-    chosen, nothing = INDEX(g, *indices, dims=dims), [None] * len(indices)
+    named = {"dims": dims, "accumulate": accumulate, "wraps": wraps}
+    chosen = INDEX(g, *indices, dims=dims, wraps=wraps)
+    nothing = [None] * len(indices)
     if accumulate:
         return g, chosen, *nothing
     empty = FULL(shape=tuple(g.shape), value=-1, dtype=dt.int64)
     kept = only_last(
         chosen,
         lambda order: INDEX_PUT(empty, order, *indices, **named),
-        lambda placed: INDEX(placed, *indices, dims=dims),
+        lambda placed: INDEX(placed, *indices, dims=dims, wraps=wraps),
     )
     return INDEX_PUT(g, 0, *indices, **named), kept, *nothing
 
 
 INDEX_PUT = Op(
     "index_put",
-    attrs=("dims", "accumulate"),
+    attrs=("dims", "accumulate", "wraps"),
     type=_index_put_type,
     lower=_index_put_lower,
     vjp=_index_put_vjp,
@@ -389,7 +428,7 @@ def getitem(input: Any, index: Any) -> Any:
         return parsed.turn(take_view(PICK, input, items=tuple(parsed.items)))
     viewed = parsed.turn(_viewed(input, parsed.items))
     dims, indices = _without_masks(parsed.arrays)
-    return INDEX(viewed, *indices, dims=dims)
+    return INDEX(viewed, *indices, dims=dims, wraps=True)
 
 
 @public("Tensor", name="__setitem__")
@@ -419,7 +458,7 @@ def setitem(input: Any, index: Any, value: Any) -> None:
 
 def _number(value: Any, x: Any) -> Any:
     if isinstance(value, bool | int | float | complex):
-        return FILL(value, shape=(), dtype=x.dtype)
+        return FILL(checked_value("setitem", value, x.dtype), shape=(), dtype=x.dtype)
     if isinstance(value, np.ndarray | np.generic | list | tuple):
         from rushlight.tensor import tensor  # ops come before tensors
 
@@ -442,7 +481,7 @@ def _assigned(viewed: Any, value: Any, arrays: list[tuple[int, Any]]) -> Any:
     shape = _index_shape(viewed._shape, dims, [Shaped(i._shape) for i in indices])[0]
     while value.ndim > len(shape) and value._shape[0] == 1:
         value = value.reshape(value._shape[1:])
-    return INDEX_PUT(viewed, value, *indices, dims=dims, accumulate=False)
+    return INDEX_PUT(viewed, value, *indices, dims=dims, accumulate=False, wraps=True)
 
 
 class Shaped:
@@ -486,7 +525,9 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
             f"the destination and {values.dtype!r} for the source."
         )
     dims, arrays = _without_masks(_put_arrays(input, indices))
-    return INDEX_PUT(input, values, *arrays, dims=dims, accumulate=bool(accumulate))
+    return INDEX_PUT(
+        input, values, *arrays, dims=dims, accumulate=bool(accumulate), wraps=True
+    )
 
 
 @public("torch", "Tensor", name="index_put_")

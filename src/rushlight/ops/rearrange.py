@@ -9,6 +9,7 @@ from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
 from rushlight.ops.creation import sizes_of
+from rushlight.ops.fill_value import checked_value
 from rushlight.ops.movement import EMBED, diagonal
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.views import Shape, View
@@ -454,6 +455,7 @@ def constant_pad(x: Any, before: Sequence[int], after: Sequence[int], value: Any
             f"pad: the resulting size is negative: input {errors.shape_text(x._shape)}, before "
             f"{list(before)}, after {list(after)}"
         )
+    value = checked_value("pad", value, x.dtype)
     return PAD(x, before=tuple(before), after=tuple(after), value=value)
 
 

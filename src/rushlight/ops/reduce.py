@@ -15,7 +15,7 @@ from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
 from rushlight.ops import return_types
-from rushlight.ops.elementwise import CAST, WHERE, check_tensors, scaled
+from rushlight.ops.elementwise import CAST, WHERE, check_tensors, pointwise, scaled
 from rushlight.ops.pick import PLACE
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
@@ -255,9 +255,6 @@ def prod(
 
 
 # -- extremes
-#
-#
-#
 
 
 def extreme(k: Any, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
@@ -267,9 +264,17 @@ def extreme(k: Any, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
     return k.cast(k.reduce(kind, k.wide(x), dims, keepdim), x.dtype)
 
 
+def _reaches_lower(k: Any, x: Any, extreme: Any) -> Any:
+    same = k.eq(x, extreme)
+    return same | k.ne(x, x) if x.dtype.is_floating_point else same
+
+
+REACHES = pointwise("reaches_extreme", _reaches_lower, to="bool")  # NaN is beyond all others
+
+
 def amax_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool) -> Any:
-    """Shared evenly among the elements that reach the extreme."""
-    reached = x == kept(out, x.shape, dim, keepdim)
+    """Shared evenly among the elements that reach the extreme: the NaNs, if there are some."""
+    reached = REACHES(x, kept(out, x.shape, dim, keepdim))
     count = SUM(reached, dim=dim, keepdim=True, dtype=g.dtype)
     return WHERE(reached, kept(g, x.shape, dim, keepdim) / count, 0)
 
@@ -454,9 +459,6 @@ def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 # -- tests
-#
-#
-#
 
 
 def _test_op(name: str) -> Op:
@@ -499,9 +501,6 @@ def _tested_dims(op: str, dim: Any, input: Any) -> Dims:
 
 
 # -- logsumexp
-#
-#
-#
 
 
 def logsumexp_lower(k: Any, x: Any, dim: Dims, keepdim: bool) -> Any:

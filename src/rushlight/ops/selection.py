@@ -201,9 +201,7 @@ def nan_to_num(
 def _heaviside_lower(k: Any, x: Any, values: Any) -> Any:
     if x.dtype is dt.bool_:
         return x | values
-    step = k.select(k.gt(x, 0), k.const(1, x.dtype), 0)
-    step = k.select(k.eq(x, 0), values, step)
-    return k.select(k.ne(x, x), x, step) if x.dtype.is_floating_point else step
+    return k.select(k.eq(x, 0), values, k.select(k.gt(x, 0), k.const(1, x.dtype), 0))
 
 
 HEAVISIDE = pointwise("heaviside", _heaviside_lower)
@@ -211,7 +209,7 @@ HEAVISIDE = pointwise("heaviside", _heaviside_lower)
 
 @public("torch", "Tensor", inplace=True, out=True)
 def heaviside(input: Any, values: Any) -> Any:
-    """0 for negative elements, 1 for positive ones, `values` at zero."""
+    """0 for negative elements and NaN, 1 for positive ones, `values` at zero."""
     check_tensors("heaviside", input=input, values=values)
     if input.dtype is not values.dtype:
         raise RuntimeError(

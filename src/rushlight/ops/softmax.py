@@ -12,8 +12,8 @@ from rushlight.ops.registry import Op, TensorType, public
 
 def _float_type(name: str) -> Any:
     def rule(x: TensorType, dim: int) -> TensorType:
-        if not (x.dtype.is_floating_point or x.dtype.is_complex):
-            raise errors.wrong_dtype(name, x.dtype, "a floating dtype (pass `dtype=`)")
+        if x.dtype.is_integral and x.numel:
+            raise errors.not_implemented_for(name, x.dtype, "a floating dtype (pass `dtype=`)")
         return x
 
     return rule

@@ -6,6 +6,7 @@ follow by themselves. NaN counts as the greatest value.
 
 from __future__ import annotations
 
+import math
 from typing import Any  # operands are tensors
 
 import numpy as np
@@ -14,12 +15,10 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops import return_types
 from rushlight.ops.advanced import GATHER
+from rushlight.ops.reduce import amax_vjp
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 # -- sorting
-#
-#
-#
 
 
 def argsort_rows(rows: Any, descending: bool) -> Any:
@@ -168,12 +167,15 @@ def median_rows(rows: Any, skip_nan: bool) -> Any:
 
 
 def mode_rows(rows: Any) -> Any:
-    """The last position of the most frequent value (the least of them) of each row."""
+    """The last position of the most frequent value (the least of them) of each row; the first
+    of a row of NaNs, which are all different.
+    """
     flat = rows.reshape(-1, rows.shape[-1])
-    out = np.empty((len(flat), 1), np.int64)
+    out = np.zeros((len(flat), 1), np.int64)
     for i, row in enumerate(flat):
-        values, counts = np.unique(row, return_counts=True)
-        out[i] = np.flatnonzero(row == values[counts.argmax()])[-1]
+        values, counts = np.unique(row, return_counts=True, equal_nan=False)
+        places = np.flatnonzero(row == values[counts.argmax()])
+        out[i] = places[-1] if places.size else 0
     return out.reshape(*rows.shape[:-1], 1)
 
 
@@ -204,14 +206,28 @@ def _at_position(op: Op, name: str, x: Any, dim: int, keepdim: bool, kind: Any) 
     return kind(values, place) if keepdim else kind(values.squeeze(at), place.squeeze(at))
 
 
+_INTEGERS = (dt.int64, dt.int32, dt.int16, dt.int8)
+_NOTHING = {kind: dt.iinfo(kind).min for kind in _INTEGERS} | {dt.uint8: 0, dt.bool_: True}
+
+EVENLY = Op(  # a value found among x's elements; all that equal it share its gradient
+    "median",
+    type=lambda x, value: value,
+    lower=lambda k, x, value: value,
+    vjp=lambda g, out, x, value: (amax_vjp(g, out, x, (0,), False), None),
+)
+
+
 def _median(name: str, op: Op, kind: Any) -> None:
     def function(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if input.dtype is dt.bool_ and (input.numel() or dim is not None):
+            raise errors.not_implemented_for(name, input.dtype, "numbers")
         if dim is not None:
             return _at_position(op, name, input, dim, keepdim, kind)
         flat = input.reshape(-1)
         if not flat.numel():
-            return input.new_full((), float("nan") if input.dtype.is_floating_point else 0)
-        return _at_position(op, name, flat, 0, False, kind)[0]
+            return input.new_full((), _NOTHING.get(input.dtype, math.nan))
+        value = _at_position(op, name, flat.detach(), 0, False, kind)[0]
+        return EVENLY(flat, value)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "The lower of the middle values, of all elements or along a dimension."
@@ -335,13 +351,15 @@ def isin(
 
 
 def search_rows(sequence: Any, values: Any, side: str) -> Any:
-    """Insertion points, row by row or in one sequence."""
+    """Insertion points, row by row or in one sequence; NaN belongs at the end."""
+    length = sequence.shape[-1]
     if sequence.ndim == 1:
-        return np.searchsorted(sequence, values, side=side)  # type: ignore[call-overload]
-    rows = sequence.reshape(-1, sequence.shape[-1])
-    wanted = values.reshape(len(rows), -1)
-    found = [np.searchsorted(r, w, side=side) for r, w in zip(rows, wanted, strict=True)]  # type: ignore[call-overload]
-    return np.stack(found).reshape(values.shape) if found else np.zeros(values.shape, np.int64)
+        found = np.searchsorted(sequence, values, side=side)  # type: ignore[call-overload]
+    else:
+        found = np.zeros(values.shape, np.int64)
+        for row in np.ndindex(sequence.shape[:-1]):
+            found[row] = np.searchsorted(sequence[row], values[row], side=side)  # type: ignore[call-overload]
+    return np.where(values != values, length, found)
 
 
 def _search_lower(k: Any, sequence: Any, values: Any, side: str, dtype: Any) -> Any:
