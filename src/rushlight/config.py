@@ -95,13 +95,18 @@ def autocast_off() -> Iterator[None]:
         scopes.autocast = before
 
 
-@contextlib.contextmanager
-def gradients_off() -> Iterator[None]:
+def gradients_off() -> contextlib.AbstractContextManager[None]:
     """Record no gradient history inside (what `no_grad` is to users, for the rooms above
     it).
     """
+    return gradients(False)
+
+
+@contextlib.contextmanager
+def gradients(enabled: bool) -> Iterator[None]:
+    """Record gradient history inside, or none."""
     before = scopes.grad_enabled
-    scopes.grad_enabled = False
+    scopes.grad_enabled = enabled
     try:
         yield
     finally:

@@ -125,6 +125,14 @@ def view_of_leaf_in_place(op: str) -> RuntimeError:
     )
 
 
+def one_of_several_in_place(op: str, what: str) -> RuntimeError:
+    return RuntimeError(
+        f"Output of {op} is a view and {what}. This view is the output of a function that "
+        f"returns multiple views. Such functions do not allow the output views to be modified "
+        f"inplace. You should replace the inplace operation by an out-of-place one."
+    )
+
+
 def shape_in_place(op: str, own: Sequence[int], result: Sequence[int]) -> RuntimeError:
     return RuntimeError(
         f"{op}: output with shape {shape_text(own)} doesn't match the broadcast shape "

@@ -33,7 +33,7 @@ from rushlight.trace.record import make_tensor, record_two, set_view
 from rushlight.trace.tape import Accumulate, Node, RemovableHandle
 from rushlight.trace.trace import hooks, settle
 from rushlight.trace.value import Storage, Value
-from rushlight.trace.write import current_node
+from rushlight.trace.write import current_node, tracks_gradients
 from rushlight.views import View
 
 
@@ -287,7 +287,7 @@ class Tensor:
 
     @property
     def requires_grad(self) -> bool:
-        return current_node(self) is not None
+        return tracks_gradients(self)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:

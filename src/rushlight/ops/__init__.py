@@ -23,6 +23,7 @@ FAMILIES = (  # one a line, each after those it imports
     "statistics",
     "contract",
     "movement",
+    "sections",
     "rearrange",
     "convert",
     "random",

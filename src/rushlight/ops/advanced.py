@@ -514,9 +514,7 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
             f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
     flat, places, values = input.reshape(-1), index.reshape(-1), source.reshape(-1)
-    made = INDEX_PUT(
-        flat, values, places, dims=(0,), accumulate=bool(accumulate), wraps=True
-    )
+    made = INDEX_PUT(flat, values, places, dims=(0,), accumulate=bool(accumulate), wraps=True)
     return made.reshape(input._shape)
 
 

@@ -81,18 +81,14 @@ def _index_lower(k: Any, x: Any, *indices: Any, dims: Shape, wraps: bool) -> Any
     return k.gather(plain, view, steps, _label(wraps))
 
 
-def _index_type(
-    x: TensorType, *indices: TensorType, dims: Shape, wraps: bool
-) -> TensorType:
+def _index_type(x: TensorType, *indices: TensorType, dims: Shape, wraps: bool) -> TensorType:
     shape = _index_shape(x.shape, dims, indices)[0]
     if any(x.shape[d] == 0 for d in dims) and views.numel(shape):
         raise IndexError("index is out of bounds for dimension with size 0")
     return TensorType(shape, x.dtype)
 
 
-def _index_vjp(
-    g: Any, out: Any, x: Any, *indices: Any, dims: Shape, wraps: bool
-) -> Any:
+def _index_vjp(g: Any, out: Any, x: Any, *indices: Any, dims: Shape, wraps: bool) -> Any:
     summed = INDEX_SUM(g, *indices, shape=tuple(x.shape), dims=dims, wraps=wraps)
     return summed, *([None] * len(indices))
 
@@ -525,9 +521,7 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
             f"the destination and {values.dtype!r} for the source."
         )
     dims, arrays = _without_masks(_put_arrays(input, indices))
-    return INDEX_PUT(
-        input, values, *arrays, dims=dims, accumulate=bool(accumulate), wraps=True
-    )
+    return INDEX_PUT(input, values, *arrays, dims=dims, accumulate=bool(accumulate), wraps=True)
 
 
 @public("torch", "Tensor", name="index_put_")

@@ -644,119 +644,6 @@ def select(input: Any, dim: int, index: Any) -> Any:
 
 
 @public("torch", "Tensor")
-def unbind(input: Any, dim: int = 0) -> Any:
-    """All parts along a dimension, without it."""
-    if not input.ndim:
-        raise IndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
-    at = views.dim_index("unbind", dim, input.ndim)
-    return tuple(take_view(SELECT, input, dim=at, index=i) for i in range(input._shape[at]))
-
-
-def _sections(input: Any, at: int, sizes: Sequence[int]) -> Any:
-    parts, start = [], 0
-    for size in sizes:
-        parts.append(take_view(SLICE, input, dim=at, start=start, length=size, step=1))
-        start += size
-    return tuple(parts)
-
-
-@public("torch", "Tensor", aliases=("unsafe_split",))
-def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
-    """Parts of this size along `dim` (the last may be smaller), or of these sizes.
-
-    >>> import rushlight as torch
-    >>> [p.tolist() for p in torch.arange(5).split(2)]
-    [[0, 1], [2, 3], [4]]
-    """
-    if not tensor.ndim:
-        raise RuntimeError("split expects at least a 1-dimensional tensor")
-    at = views.dim_index("split", dim, tensor.ndim)
-    size, given = tensor._shape[at], split_size_or_sections
-    if isinstance(given, int):
-        if given < 0 or (given == 0 and size):
-            raise RuntimeError(
-                f"split expects split_size be non-negative, but got split_size={given}"
-            )
-        starts = range(0, size, given) if size else ()
-        return _sections(tensor, at, [min(given, size - s) for s in starts] or [0])
-    sizes = [int(s) for s in given]
-    if sum(sizes) != size or any(s < 0 for s in sizes):
-        raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's "
-            f"size "
-            f"at dimension {dim}), but got split_sizes={sizes}"
-        )
-    return _sections(tensor, at, sizes)
-
-
-@public("torch", "Tensor", aliases=("unsafe_split_with_sizes",))
-def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
-    """Parts of these sizes along `dim`."""
-    return split(input, list(split_sizes), dim)
-
-
-@public("torch", "Tensor", aliases=("unsafe_chunk",))
-def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
-    """At most `chunks` parts of equal size (the last may be smaller)."""
-    if not input.ndim:
-        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
-    if chunks <= 0:
-        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    at = views.dim_index("chunk", dim, input.ndim)
-    size = input._shape[at]
-    if not size:
-        return _sections(input, at, [0] * chunks)
-    return split(input, -(-size // chunks), at)
-
-
-@public("torch", "Tensor")
-def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
-    """Parts that begin at these indices, or this many parts of nearly equal size."""
-    if not input.ndim:
-        raise RuntimeError("tensor_split: expected at least a 1-dimensional tensor")
-    at = views.dim_index("tensor_split", dim, input.ndim)
-    size, given = input._shape[at], indices_or_sections
-    if hasattr(given, "tolist"):
-        given = given.tolist()
-    if isinstance(given, int):
-        if given <= 0:
-            raise RuntimeError(f"number of sections must be larger than 0, got {given}")
-        small, larger = divmod(size, given)
-        return _sections(input, at, [small + (i < larger) for i in range(given)])
-    bounds = [0, *(slice(i).indices(size)[1] for i in given), size]
-    return tuple(
-        take_view(SLICE, input, dim=at, start=a, length=max(b - a, 0), step=1)
-        for a, b in zip(bounds, bounds[1:], strict=False)
-    )
-
-
-def _split_along(name: str, least: int, dim_of: Callable[[int], int]) -> None:
-    def function(input: Any, indices_or_sections: Any) -> Any:
-        if input.ndim < least:
-            raise RuntimeError(
-                f"torch.{name} requires a tensor with at least {least} dimension, but got a "
-                f"tensor with {input.ndim} dimensions!"
-            )
-        dim = dim_of(input.ndim)
-        parts = indices_or_sections
-        if isinstance(parts, int) and (parts <= 0 or input._shape[dim] % parts):
-            raise RuntimeError(
-                f"torch.{name} attempted to split along dimension {dim}, but the size of the "
-                f"dimension {input._shape[dim]} is not divisible by the split_size {parts}!"
-            )
-        return tensor_split(input, parts, dim)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = "`tensor_split` along one dimension, into equal parts if given a number."
-    public("torch", "Tensor", name=name)(function)
-
-
-_split_along("hsplit", 1, lambda ndim: 0 if ndim == 1 else 1)
-_split_along("vsplit", 2, lambda ndim: 0)
-_split_along("dsplit", 3, lambda ndim: 2)
-
-
-@public("torch", "Tensor")
 def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """The diagonal of two dimensions, as the last one."""
     a = views.dim_index("diagonal", dim1, input.ndim)
@@ -837,7 +724,9 @@ for _name, _function in {
     _in_place(_name, _function)
 
 
-def _copying(name: str, function: Callable[..., Any]) -> None:
+def copying(name: str, function: Callable[..., Any]) -> None:
+    """Make the public form of a view function that gives copies."""
+
     def copied(input: Any, *args: Any, out: Any = None, **named: Any) -> Any:
         from rushlight.surface import deliver  # only for copies of views
 
@@ -856,7 +745,7 @@ def _copying(name: str, function: Callable[..., Any]) -> None:
 
 
 for _function in (
-    view, permute, transpose, t, squeeze, unsqueeze, select, unbind, split, split_with_sizes,
-    diagonal, expand, unfold, as_strided, narrow,
+    view, permute, transpose, t, squeeze, unsqueeze, select, diagonal, expand, unfold,
+    as_strided, narrow,
 ):  # fmt: skip
-    _copying(f"{_function.__name__}_copy", _function)
+    copying(f"{_function.__name__}_copy", _function)

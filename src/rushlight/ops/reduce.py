@@ -266,10 +266,12 @@ def extreme(k: Any, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
 
 def _reaches_lower(k: Any, x: Any, extreme: Any) -> Any:
     same = k.eq(x, extreme)
-    return same | k.ne(x, x) if x.dtype.is_floating_point else same
+    if not x.dtype.is_floating_point:
+        return same
+    return same | (k.ne(x, x) & k.ne(extreme, extreme))
 
 
-REACHES = pointwise("reaches_extreme", _reaches_lower, to="bool")  # NaN is beyond all others
+REACHES = pointwise("reaches_extreme", _reaches_lower, to="bool")
 
 
 def amax_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool) -> Any:

@@ -206,8 +206,11 @@ def _at_position(op: Op, name: str, x: Any, dim: int, keepdim: bool, kind: Any) 
     return kind(values, place) if keepdim else kind(values.squeeze(at), place.squeeze(at))
 
 
-_INTEGERS = (dt.int64, dt.int32, dt.int16, dt.int8)
-_NOTHING = {kind: dt.iinfo(kind).min for kind in _INTEGERS} | {dt.uint8: 0, dt.bool_: True}
+_NOTHING = {  # what PyTorch's median of no integers is
+    **dict.fromkeys((dt.int16, dt.int8, dt.uint8), 0),
+    **{kind: dt.iinfo(kind).min for kind in (dt.int64, dt.int32)},
+    dt.bool_: True,
+}
 
 EVENLY = Op(  # a value found among x's elements; all that equal it share its gradient
     "median",

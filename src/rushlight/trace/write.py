@@ -50,15 +50,37 @@ def current_node(x: Any) -> Node | None:
 hooks.current_node = current_node
 
 
-def _rederive(x: Any) -> None:
+_OUTPUTS_OF_ONE_CALL = ("split", "unbind")  # view ops whose results are not written to
+
+
+def _check_alone(x: Any, what: str) -> None:
+    """Raise if x is a view of one of several outputs of a call, as PyTorch does."""
+    for op, _ in x._chain:
+        if op.name in _OUTPUTS_OF_ONE_CALL:
+            raise errors.one_of_several_in_place(op.name, what)
+
+
+def tracks_gradients(x: Any) -> bool:
+    """Whether x has gradient history, also where that cannot be followed any more."""
     base = x._base
+    if base is not None and base._rebased != x._seen:
+        return base._node is not None
+    return x._node is not None
+
+
+def _rederive(x: Any) -> None:
+    """Follow the writes to x's base: its history anew, also where none is recorded now."""
+    base = x._base
+    if base._node is not None:
+        _check_alone(x, "its base or another view of its base was written to in place")
     x._seen = base._rebased
     x._node = None
     if base._node is None:
         return
     step = base
-    for op, attrs in x._chain:
-        step = recorder.apply_view(op, step, attrs)
+    with config.gradients(True):
+        for op, attrs in x._chain:
+            step = recorder.apply_view(op, step, attrs)
     x._node, x._output = step._node, step._output
 
 
@@ -83,13 +105,17 @@ def out_type(t: Any) -> TensorType:
     return TensorType(t._shape, t.dtype)
 
 
-def check_writable(x: Any, op_name: str) -> None:
+def check_writable(x: Any, source: Any, op_name: str) -> None:
     """Raise what PyTorch raises for writes that would lose or corrupt something."""
-    if config.scopes.grad_enabled and x.requires_grad:
+    if config.scopes.grad_enabled:
         if isinstance(x._node, Accumulate):
             raise errors.leaf_in_place(op_name)
-        if x._base is not None and isinstance(x._base._node, Accumulate):
-            raise errors.view_of_leaf_in_place(op_name)
+        base = x._base
+        if base is not None:
+            if isinstance(base._node, Accumulate):
+                raise errors.view_of_leaf_in_place(op_name)
+            if base._node is not None or tracks_gradients(source):
+                _check_alone(x, f"{op_name} writes to it")
     check_apart(x, op_name)
 
 
@@ -106,7 +132,7 @@ def write(x: Any, source: Any, op_name: str) -> Any:
     with recording:
         if config.scopes.grad_enabled and x._base is not None:
             current_node(x)
-        check_writable(x, op_name)
+        check_writable(x, source, op_name)
         if source._shape != x._shape:
             if (
                 source.numel() == 0

@@ -1,0 +1,95 @@
+"""Order and membership at their edges: NaN, nothing, negative indices."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from parity import check, check_error
+
+import rushlight
+
+torch = pytest.importorskip("torch")
+
+NAN = math.nan
+NANS = np.array([[1.0, NAN, 2.0, NAN], [0.5, 3.0, 3.0, -1.0]])
+
+
+@pytest.mark.parametrize("name", ["max", "min", "median", "nanmedian"])
+def test_elements_that_equal_the_value_share_its_gradient(name):
+    check(name, NANS, second=False)
+    check(name, NANS[1], second=False)
+    check(name, NANS[0, 1::2], second=False)
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "max", "min"])
+def test_the_gradient_of_an_extreme_goes_to_nan(name):
+    """PyTorch's amax has NaN everywhere in such a row; its max() shares as this does."""
+    x = rushlight.tensor(NANS.tolist(), dtype=rushlight.float64, requires_grad=True)
+    out = getattr(x, name)(1)
+    values = out.values if hasattr(out, "values") else out
+    values[0].backward()
+    first_takes_all = name in ("max", "min")
+    assert x.grad[0].tolist() == ([0, 1, 0, 0] if first_takes_all else [0, 0.5, 0, 0.5])
+
+
+def test_the_median_of_nothing():
+    for kind in ("int64", "int32", "int16", "int8", "uint8", "bool", "float32"):
+        ours = rushlight.zeros(0, dtype=getattr(rushlight, kind)).median()
+        theirs = torch.zeros(0, dtype=getattr(torch, kind)).median()
+        assert str(ours.item()) == str(theirs.item()), kind
+    check_error(NotImplementedError, "median", np.array([True, False]))
+
+
+@pytest.mark.parametrize("values", [[NAN], [NAN, NAN], [2.0, NAN, 2.0], [1.0, NAN, NAN, 1.0]])
+def test_the_mode_of_nan(values):
+    found = rushlight.tensor(values).mode()
+    assert str(found.values.item()) == str(torch.tensor(values).mode().values.item())
+    assert str(values[found.indices.item()]) == str(found.values.item())
+    number = rushlight.tensor(NAN).mode()
+    assert math.isnan(number.values) and number.indices == 0
+
+
+def test_places_in_sequences_of_nothing_and_of_nan():
+    for side in (False, True):
+        for shapes in (((0,), (3,)), ((3,), (0,)), ((2, 0), (2, 3)), ((0, 3), (0, 2))):
+            check("searchsorted", *(np.zeros(s) for s in shapes), right=side, grad=False)
+        values = np.array([[NAN, 0.5, 2.0], [1.0, NAN, 9.0]])
+        check(
+            "searchsorted", np.array([[1.0, 2.0], [1.0, 4.0]]), values, right=side, grad=False
+        )
+        check("bucketize", values, np.array([1.0, 2.0]), right=side, grad=False)
+
+
+def test_a_step_function_takes_nan_for_negative():
+    check(
+        "heaviside", np.array([NAN, 0.0, 1.0, -1.0]), np.array([5.0, NAN, NAN, NAN]), grad=False
+    )
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_of_integers_exists_for_none_of_them(name):
+    check(name, np.zeros((0, 3), "int64"), 1, grad=False)
+    check_error(NotImplementedError, name, np.zeros(2, "int64"), 0)
+
+
+NEGATIVE = {
+    "index_select": (),
+    "index_add": (np.ones(2),),
+    "index_copy": (np.ones(2),),
+    "index_reduce": (np.ones(2), "prod"),
+}
+
+
+@pytest.mark.parametrize("name", NEGATIVE)
+@pytest.mark.parametrize("pending", [False, True])
+def test_indices_of_a_dimension_do_not_count_from_its_end(name, pending):
+    args = tuple(
+        rushlight.tensor(a.tolist()) if isinstance(a, np.ndarray) else a for a in NEGATIVE[name]
+    )
+    index = rushlight.tensor([0, -1])
+    index = index * 1 if pending else index
+    with pytest.raises(IndexError, match=r"index.*out of range.*-1 at"):
+        getattr(rushlight.ones(3), name)(0, index, *args).tolist()
+    check_error(IndexError, name, np.ones(3), 0, np.array([0, -1]), *NEGATIVE[name])
