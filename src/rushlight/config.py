@@ -33,6 +33,7 @@ class _Process:
     default_dtype: dtype = float32
     default_device: device = CPU
     backend: str = "compiled"
+    has_places: bool = False  # some tensor is, or is to be, elsewhere than on the CPU
 
 
 process = _Process()
@@ -68,6 +69,7 @@ def default_device() -> device:
 
 
 def push_device(place: device) -> None:
+    process.has_places = True
     scopes.devices = (*scopes.devices, place)
 
 
@@ -83,6 +85,7 @@ def get_default_device() -> device:
 def set_default_device(place: device | str | None) -> None:
     """Set the device that factory functions use; one that is absent is refused here."""
     process.default_device = check_usable(place)
+    process.has_places = True
 
 
 @contextlib.contextmanager

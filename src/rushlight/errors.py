@@ -283,3 +283,25 @@ def not_one_element(shape: Sequence[int]) -> RuntimeError:
     for size in shape:
         count *= size
     return RuntimeError(f"a Tensor with {count} elements cannot be converted to Scalar")
+
+
+def no_data() -> NotImplementedError:
+    return NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+
+def item_of_meta() -> RuntimeError:
+    return RuntimeError("Tensor.item() cannot be called on meta tensors")
+
+
+def numpy_of_meta() -> TypeError:
+    return TypeError(
+        "can't convert meta device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
+        "to host memory first."
+    )
+
+
+def mixed_devices(op: str, one: str, other: str) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: Expected all tensors to be on the same device, but found at least two devices, "
+        f"{one} and {other}!"
+    )

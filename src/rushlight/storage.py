@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any  # storages hold numbers of any dtype
 
-from rushlight.devices import CPU, device
+from rushlight.devices import device
 from rushlight.dtypes import dtype, float32, uint8
 from rushlight.tensor import Tensor, tensor
 
@@ -37,7 +37,7 @@ class _Storage:
 
     @property
     def device(self) -> device:
-        return CPU
+        return self._flat.device
 
     is_cuda = is_sparse = False
 
@@ -118,6 +118,10 @@ class UntypedStorage(_Storage):
     def element_size(self) -> int:
         return 1
 
+    def __repr__(self) -> str:
+        kind = f"device={self.device}"
+        return f"{_lines(self)}[torch.storage.UntypedStorage({kind}) of size {len(self)}]"
+
     def untyped(self) -> UntypedStorage:
         return self
 
@@ -144,6 +148,12 @@ class TypedStorage(_Storage):
         return made
 
     def __repr__(self) -> str:
-        lines = "".join(f" {value}\n" for value in self.tolist())
-        kind = f"dtype={self.dtype!r}, device=cpu"
-        return f"{lines}[torch.storage.TypedStorage({kind}) of size {len(self)}]"
+        kind = f"dtype={self.dtype!r}, device={self.device}"
+        return f"{_lines(self)}[torch.storage.TypedStorage({kind}) of size {len(self)}]"
+
+
+def _lines(storage: _Storage) -> str:
+    """The elements of a storage, one a line."""
+    if storage.device.type == "meta":
+        return "...\n"
+    return "".join(f" {value}\n" for value in storage.tolist())

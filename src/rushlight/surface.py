@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any  # binds functions of any signature
 
 from rushlight import ops
+from rushlight.config import process
 from rushlight.ops import precision
-from rushlight.ops.registry import PUBLIC, Public
+from rushlight.ops.registry import PUBLIC, Public, recorder
 from rushlight.tensor import Tensor
 from rushlight.trace.trace import local, recording
 from rushlight.trace.write import check_apart, write
@@ -40,11 +41,35 @@ def _bind(entry: Public, name: str) -> None:
         if entry.inplace:
             setattr(Tensor, name + "_", in_place_form(plain, name))
     callable_form = out_form(called, plain, name) if entry.out else called
+    if "torch" in entry.places and _is_factory(plain):
+        callable_form = factory_form(called, callable_form)
     for place in entry.places:
         if place != "Tensor":
             NAMESPACES[place][name] = callable_form
             if entry.inplace and place in ("torch", "F"):
                 NAMESPACES[place][name + "_"] = in_place_form(plain, name)
+
+
+def _is_factory(plain: Function) -> bool:
+    """Whether a function makes tensors from other things than a tensor."""
+    code = plain.__code__
+    named = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return "device" in named and named[0] not in ("input", "self")
+
+
+def factory_form(called: Function, form: Function) -> Function:
+    """A factory as users call it: by default on the default device."""
+
+    @functools.wraps(form)
+    def inner(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is not None:
+            return form(*args, out=out, **kwargs)
+        if process.has_places:
+            return recorder.by_name(called, args, kwargs)
+        return called(*args, **kwargs)
+
+    inner.__signature__ = inspect.signature(form)  # type: ignore[attr-defined]
+    return inner
 
 
 def in_place_form(plain: Function, name: str) -> Function:

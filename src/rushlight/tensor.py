@@ -14,7 +14,7 @@ import numpy as np
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.autograd import engine
-from rushlight.devices import CPU, check_usable, device
+from rushlight.devices import CPU, META, check_usable, device
 from rushlight.dtypes import dtype
 from rushlight.ops import (
     arithmetic,
@@ -27,8 +27,9 @@ from rushlight.ops import (
     selection,
 )
 from rushlight.ops.fill_value import holds
-from rushlight.ops.registry import OPS, Op, TensorType
+from rushlight.ops.registry import OPS, Op, TensorType, recorder
 from rushlight.runtime import buffers
+from rushlight.trace.placement import is_meta
 from rushlight.trace.record import make_tensor, record_two, set_view
 from rushlight.trace.tape import Accumulate, Node, RemovableHandle
 from rushlight.trace.trace import hooks, settle
@@ -193,14 +194,21 @@ class Tensor:
 
     @property
     def device(self) -> device:
-        return CPU
+        return META if is_meta(self) else CPU
+
+    @property
+    def is_meta(self) -> bool:
+        return is_meta(self)
+
+    @property
+    def is_cpu(self) -> bool:
+        return not is_meta(self)
 
     def get_device(self) -> int:
         return -1
 
-    is_cuda = is_sparse = is_quantized = is_mps = is_meta = is_mkldnn = is_nested = False
+    is_cuda = is_sparse = is_quantized = is_mps = is_mkldnn = is_nested = False
     is_xla = is_xpu = is_ipu = is_vulkan = is_sparse_csr = False
-    is_cpu = True
     names = ()
 
     @property
@@ -247,7 +255,8 @@ class Tensor:
     def new(self, *args: Any, device: Any = None) -> Any:
         """`new(2, 3)`: zeros of this dtype and shape; `new([..])` holds the data."""
         check_usable(device)
-        return _legacy_tensor(*args, dtype=self.dtype)
+        made = _legacy_tensor(*args, dtype=self.dtype)
+        return recorder.on_device(made, self.device if device is None else device)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         if memory_format is not None and str(memory_format).endswith("channels_last"):
@@ -473,6 +482,8 @@ class Tensor:
 
     def numpy(self, *, force: bool = False) -> Any:
         """The elements as a NumPy array that shares this tensor's memory."""
+        if is_meta(self) and not force:
+            raise errors.numpy_of_meta()
         if not force and self.requires_grad:
             raise errors.numpy_needs_detach()
         if self.dtype is dt.bfloat16:
@@ -487,6 +498,8 @@ class Tensor:
 
     def item(self) -> Any:
         """The value of a one-element tensor as a Python number."""
+        if is_meta(self):
+            raise errors.item_of_meta()
         if self.numel() != 1:
             raise errors.not_one_element(self._shape)
         return self._numbers().reshape(-1)[0].item()
@@ -540,6 +553,8 @@ class Tensor:
         return id(self)
 
     def data_ptr(self) -> int:
+        if is_meta(self):
+            return 0
         return int(realised(self._storage).address) + self._offset * self.dtype.itemsize
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
@@ -548,7 +563,7 @@ class Tensor:
         return printing.tensor_repr(self)
 
     def __format__(self, spec: str) -> str:
-        if not self._shape and type(self) is Tensor:
+        if not self._shape and type(self) is Tensor and not is_meta(self):
             return format(self.item(), spec)
         return object.__format__(self, spec)
 
@@ -734,15 +749,16 @@ def tensor(
     tensor([[1, 2],
             [3, 4]])
     """
-    check_usable(device)
     if isinstance(data, Tensor):
         out = data.detach().clone()
         out = out if dtype is None else OPS["cast"](out, dtype=dtype)
-    else:
-        array, kind = array_of(data)
-        kind = dtype or kind
-        out = tensor_of_array(_in_range(array, kind), kind)
-    return out.requires_grad_() if requires_grad else out
+        return creation.with_grad(out, requires_grad, device, data)
+    array, kind = array_of(data)
+    kind = dtype or kind
+    if device is None and config.process.has_places:
+        device = config.default_device()
+    made = tensor_of_array(_in_range(array, kind), kind)
+    return creation.with_grad(made, requires_grad, device)
 
 
 def array_of(data: Any) -> tuple[Any, dtype]:

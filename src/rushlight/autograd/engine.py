@@ -17,8 +17,9 @@ from typing import Any  # tensors come later
 from rushlight import config, errors
 from rushlight.autograd import nan_search
 from rushlight.autograd.modes import enable_grad, no_grad
+from rushlight.devices import META
 from rushlight.ops.movement import Placed
-from rushlight.ops.registry import OPS, TensorType
+from rushlight.ops.registry import OPS, TensorType, recorder
 from rushlight.trace.packing import Held
 from rushlight.trace.record import make_tensor, set_view, value_tensor
 from rushlight.trace.tape import Accumulate, Node, Saved
@@ -100,7 +101,8 @@ def seed(root: Any, gradient: Any) -> Any:
             f"{root.dtype!r}"
         )
     with no_grad():
-        return OPS["full"](shape=tuple(root.shape), value=1.0, dtype=root.dtype)
+        one = OPS["full"](shape=tuple(root.shape), value=1.0, dtype=root.dtype)
+    return recorder.beside(one, root) if config.process.has_places else one
 
 
 def _target_of(tensor: Any) -> tuple[Node, int]:
@@ -376,7 +378,8 @@ def _shape_dtype(node: Node) -> tuple[Any, Any]:
 
 
 def _zeros(type: TensorType) -> Any:
-    return OPS["full"](shape=type.shape, value=0.0, dtype=type.dtype)
+    zeros = OPS["full"](shape=type.shape, value=0.0, dtype=type.dtype)
+    return recorder.on_device(zeros, META) if type.is_meta else zeros
 
 
 def restore(saved: Saved) -> Any:
@@ -429,6 +432,8 @@ def accumulate(tensor: Any, grad: Any, create_graph: bool) -> None:
     """Add to `tensor.grad`: a first gradient is taken as it is, later ones are added in
     place.
     """
+    if config.process.has_places:
+        grad = recorder.beside(grad, tensor)
     if tensor._grad is None:
         if grad._view is not None:
             grad = grad.clone()

@@ -48,6 +48,8 @@ class Convertible:
                 extra["memory_format"] = memory_format
             if wanted is None and device is None and not extra:
                 return tensor
+            if tensor.is_meta and device is not None and device.type != "meta":
+                raise _nothing_to_move()
             return tensor.to(
                 device=tensor.device if device is None else device,
                 dtype=tensor.dtype if wanted is None else wanted,
@@ -161,3 +163,10 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
         device, dtype = other.device, other.dtype
     device = rl.device(device) if device is not None else None
     return device, dtype, non_blocking, kwargs.get("memory_format")
+
+
+def _nothing_to_move() -> NotImplementedError:
+    return NotImplementedError(
+        "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() "
+        "instead of torch.nn.Module.to() when moving module from meta to a different device."
+    )

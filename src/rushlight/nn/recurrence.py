@@ -91,7 +91,7 @@ def _run_rnn(cell: str) -> Run:
 
 
 def _run_gru(x: Tensor, start: State, w: Weights) -> State:
-    bias = rl.zeros(x.shape[-1], dtype=x.dtype) if w.b_hh is None else w.b_hh
+    bias = x.new_zeros(x.shape[-1]) if w.b_hh is None else w.b_hh
     return (GRU(x, w.w_hh, bias, *start)[0],)
 
 

@@ -19,9 +19,10 @@ def check_known(
     op: str, name: str, index: Any, size: int, *, ignored: int | None = None
 ) -> None:
     """Raise where an index in memory is not within `size` (and is not `ignored`)."""
-    if index._storage.value.buffer is None or not 0 < index.numel() <= MANY:
+    value = index._storage.value
+    if value.buffer is None or value.type.is_meta or not 0 < index.numel() <= MANY:
         return
-    numbers = index._array_on(index._storage.value.buffer)
+    numbers = index._array_on(value.buffer)
     # as unsigned numbers, what is negative is too large as well
     if np.maximum.reduce(numbers.view(f"u{numbers.itemsize}"), axis=None) < size:
         return

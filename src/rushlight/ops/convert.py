@@ -8,7 +8,7 @@ from typing import Any  # `to` takes dtypes, devices and tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.devices import check_usable, device
+from rushlight.devices import CPU, check_usable, device
 from rushlight.dtypes import dtype
 from rushlight.ops.creation import FILL, FULL, sizes_of, unrelated
 from rushlight.ops.elementwise import CAST, CLONE
@@ -55,8 +55,10 @@ def _cloned_as(x: Any, memory_format: Any) -> Any:
 # -- conversion
 
 
-def _target(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[dtype | None, bool, Any]:
-    """(dtype, copy, memory format) from the many forms of `to`; raises for absent devices."""
+def _target(
+    args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[dtype | None, bool, Any, Any]:
+    """(dtype, copy, memory format, device) from the many forms of `to`."""
     kind: dtype | None = named.pop("dtype", None)
     place = named.pop("device", None)
     copy = named.pop("copy", False)
@@ -75,7 +77,7 @@ def _target(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[dtype | None,
         elif isinstance(arg, str | device | int):
             place = arg
         elif hasattr(arg, "_storage"):
-            kind = arg.dtype
+            kind, place = arg.dtype, arg.device
         elif arg is not None:
             raise TypeError(
                 f"to() received an invalid combination of arguments - got "
@@ -83,9 +85,7 @@ def _target(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[dtype | None,
             )
     if len(flags) > 1:
         copy = flags[1]
-    if place is not None:
-        check_usable(place)
-    return kind, copy, memory_format
+    return kind, copy, memory_format, place
 
 
 @public("Tensor")
@@ -96,11 +96,11 @@ def to(input: Any, *args: Any, **named: Any) -> Any:
     >>> torch.tensor([1.7, -1.7]).to(torch.int64)
     tensor([ 1, -1])
     """
-    kind, copy, memory_format = _target(args, named)
-    out = input
+    kind, copy, memory_format, place = _target(args, named)
+    out = input if place is None else recorder.on_device(input, place)
     if kind is not None and kind is not input.dtype:
-        out = CAST(input, dtype=kind)
-    elif copy:
+        out = CAST(out, dtype=kind)
+    elif copy and out is input:
         out = CLONE(input)
     if _format_name(memory_format) in _CHANNELS_LAST:
         out = contiguous(out, memory_format)
@@ -157,14 +157,14 @@ def dtype_named(wanted: Any) -> dtype:
 def type_method(input: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The type's name ('torch.FloatTensor'), or the tensor as another type."""
     if dtype is None:
-        return f"torch.{_TYPE_OF[input.dtype]}"
+        return f"torch.{'meta.' if input.is_meta else ''}{_TYPE_OF[input.dtype]}"
     return to(input, dtype_named(dtype))
 
 
 @public("Tensor")
 def cpu(input: Any, memory_format: Any = None) -> Any:
-    """The tensor in main memory, where it is."""
-    return input
+    """The tensor in main memory, where it is unless it is on meta."""
+    return recorder.on_device(input, CPU)
 
 
 @public("Tensor")
@@ -197,6 +197,11 @@ def view_as_dtype(x: Any, kind: dtype) -> Any:
     if kind is x.dtype:
         return x.view(x._shape)
     view = _retyped(x, kind)
+    if x.is_meta:
+        count = x._storage.value.type.nbytes // kind.itemsize
+        return recorder.placed(
+            FULL(shape=(count,), value=0, dtype=kind), "meta", None
+        ).as_strided(*view)
     buffer = realised(x._storage)
     x._storage.buffer = buffer
     x._storage.value.claimed = True
@@ -320,7 +325,7 @@ def map_(input: Any, tensor: Any, callable: Any) -> Any:
 def _like(x: Any, values: list[Any]) -> Any:
     from rushlight.tensor import tensor  # ops come before tensors
 
-    return tensor(values, dtype=x.dtype).reshape(x._shape)
+    return tensor(values, dtype=x.dtype, device="cpu").reshape(x._shape)
 
 
 # -- handles and storages

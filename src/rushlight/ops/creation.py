@@ -8,10 +8,9 @@ from typing import Any  # fill values are numbers, sizes come in several forms
 
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
-from rushlight.devices import check_usable
 from rushlight.dtypes import Category, dtype
 from rushlight.ops.fill_value import checked_value
-from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
 
 FULL = Op(  # the value is part of the program: for zeros, ones and other constants
     "full",
@@ -132,10 +131,10 @@ def number_kind(*numbers: Any) -> dtype:
     return dt.number_dtype(top, config.default_dtype())
 
 
-def with_grad(made: Any, requires_grad: bool, device: Any = None) -> Any:
-    """The finished tensor of a factory function: checked for its place, a leaf if asked."""
-    if device is not None:
-        check_usable(device)
+def with_grad(made: Any, requires_grad: bool, device: Any = None, like: Any = None) -> Any:
+    """The finished tensor of a factory function: in its place, a leaf if asked."""
+    if device is not None or config.process.has_places:
+        made = recorder.placed(made, device, like)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -188,7 +187,7 @@ def _constant_like(name: str, value: Any, doc: str) -> Any:
         memory_format: Any = None,
     ) -> Any:
         made = FULL(shape=input._shape, value=value, dtype=dtype or input.dtype)
-        return with_grad(made, requires_grad, device)
+        return with_grad(made, requires_grad, device, input)
 
     factory.__name__ = factory.__qualname__ = name
     factory.__doc__ = doc
@@ -208,7 +207,7 @@ def _constant_new(name: str, value: Any, doc: str) -> Any:
     ) -> Any:
         shape = _shape_of(name, size, named.get("size"))
         made = FULL(shape=shape, value=value, dtype=dtype or input.dtype)
-        return with_grad(made, requires_grad, device)
+        return with_grad(made, requires_grad, device, input)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = doc
@@ -263,7 +262,8 @@ def full_like(
 ) -> Any:
     """One value in the shape and dtype of `input`."""
     made = filled("full_like", input._shape, fill_value, dtype or input.dtype)
-    return with_grad(made.detach() if made.requires_grad else made, requires_grad, device)
+    made = made.detach() if made.requires_grad else made
+    return with_grad(made, requires_grad, device, input)
 
 
 @public("Tensor")
@@ -281,7 +281,7 @@ def new_full(
     """One value in this tensor's dtype."""
     shape = _shape_of("new_full", (size,), None)
     made = filled("new_full", shape, fill_value, dtype or input.dtype)
-    return with_grad(made, requires_grad, device)
+    return with_grad(made, requires_grad, device, input)
 
 
 @public("Tensor")
@@ -292,7 +292,8 @@ def new_tensor(
     """A copy of `data` in this tensor's dtype."""
     from rushlight.tensor import tensor  # ops come before tensors
 
-    return tensor(data, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+    made = tensor(data, dtype=dtype or input.dtype, device="cpu")
+    return with_grad(made, requires_grad, device, input)
 
 
 @public("torch", out=True)
@@ -313,9 +314,8 @@ def new_empty_strided(
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Elements to be written, of this shape, these strides and this tensor's dtype."""
-    return empty_strided(
-        size, stride, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad
-    )
+    made = empty_strided(size, stride, dtype=dtype or input.dtype, device="cpu")
+    return with_grad(made, requires_grad, device, input)
 
 
 # -- ranges
@@ -470,9 +470,8 @@ def _triangle_indices(row: int, col: int, keep: Any, dtype: dtype | None, device
 
     if row < 0 or col < 0:
         raise RuntimeError(f"row and col must be non-negative, got {row} and {col}")
-    check_usable(device)
     places = np.nonzero(keep(np.ones((row, col), bool)))
-    return tensor_of_array(np.stack(places), dtype or dt.int64)
+    return with_grad(tensor_of_array(np.stack(places), dtype or dt.int64), False, device)
 
 
 @public("torch")
@@ -507,13 +506,14 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Any:
 
     from rushlight.tensor import Tensor, from_numpy, tensor  # ops come before tensors
 
-    check_usable(device)
     if isinstance(data, Tensor):
-        return data if dtype is None or data.dtype is dtype else data.to(dtype)
+        moved = data if device is None else recorder.on_device(data, device)
+        return moved if dtype is None or data.dtype is dtype else moved.to(dtype)
     if isinstance(data, np.ndarray):
         shared = from_numpy(data)
-        return shared if dtype is None or shared.dtype is dtype else shared.to(dtype)
-    return tensor(data, dtype=dtype)
+        made = shared if dtype is None or shared.dtype is dtype else shared.to(dtype)
+        return with_grad(made, False, device)
+    return tensor(data, dtype=dtype, device=device)
 
 
 @public("torch")

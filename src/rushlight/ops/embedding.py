@@ -335,6 +335,12 @@ def _bag_maxima(rows: Any, bags: Any, count: int, is_counted: Any) -> Any:
     return BAG_MAX(rows, bags, count=count)[0]
 
 
+def _least_and_most(classes: Any, count: int) -> tuple[int, int]:
+    if classes.is_meta and count != -1:
+        return 0, count - 1
+    return (int(classes.min()), int(classes.max())) if classes.numel() else (0, -1)
+
+
 @public("F")
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     """1 at each index, 0 elsewhere, along a new last dimension."""
@@ -345,7 +351,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
         )
     if tensor.numel() == 0 and num_classes <= 0:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
-    low, high = (int(tensor.min()), int(tensor.max())) if tensor.numel() else (0, -1)
+    low, high = _least_and_most(tensor, num_classes)
     if low < 0:
         raise RuntimeError("Class values must be non-negative.")
     if num_classes != -1 and num_classes < 1:

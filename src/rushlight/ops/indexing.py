@@ -236,7 +236,7 @@ def _array(item: Any) -> Any:
     if isinstance(item, np.ndarray):
         made = tensor_of_array(item, dt.of_numpy(item.dtype))
     elif isinstance(item, Sequence) and not isinstance(item, str):
-        made = tensor(list(item))
+        made = tensor(list(item), device="cpu")
         made = made if made.numel() else made.to(dt.int64)
     else:
         raise IndexError(
@@ -365,7 +365,7 @@ def _flag(value: bool) -> Any:
     """A Python bool as an index array of a new dimension: its one element, or none."""
     from rushlight.tensor import tensor  # ops come before tensors
 
-    return tensor([0] if value else [], dtype=dt.int64)
+    return tensor([0] if value else [], dtype=dt.int64, device="cpu")
 
 
 def _check_mask(x: Any, mask: Any, dim: int) -> None:
@@ -458,7 +458,7 @@ def _number(value: Any, x: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic | list | tuple):
         from rushlight.tensor import tensor  # ops come before tensors
 
-        return tensor(value, dtype=x.dtype)
+        return tensor(value, dtype=x.dtype, device="cpu")
     raise TypeError(f"can't assign a {type(value).__name__} to a {type(x).__name__}")
 
 

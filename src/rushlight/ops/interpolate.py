@@ -14,11 +14,11 @@ from typing import Any  # operands are tensors
 
 import numpy as np
 
+from rushlight import config, views
 from rushlight import dtypes as dt
-from rushlight import views
 from rushlight.dtypes import dtype
 from rushlight.ops.adaptive_pool import adaptive_edges
-from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import View
 
 Array = Any  # NumPy arrays of tables
@@ -125,6 +125,13 @@ RESAMPLE_GRAD = Op(
         None,
     ),  # fmt: skip
 )
+
+
+def _by_table(x: Any, table: tuple[Any, Any], dim: int) -> Any:
+    index, weight = table
+    if config.process.has_places:
+        weight = recorder.beside(weight, x)
+    return RESAMPLE(x, index, weight, dim=dim)
 
 
 # -- tables
@@ -252,7 +259,7 @@ def averaged(x: Any, dim: int, out: int) -> Any:
     """Means over `out` windows that divide a dimension as evenly as they can."""
     if out == x.shape[dim]:
         return x
-    return RESAMPLE(x, *_average_table(x.shape[dim], out, x.dtype), dim=dim)
+    return _by_table(x, _average_table(x.shape[dim], out, x.dtype), dim)
 
 
 # -- interpolate
@@ -322,13 +329,12 @@ def _resampled(
         table = _nearest_table(size, out, scale, mode == "nearest-exact")
         return TAKE(x, table, dim=dim)
     if smooth:
-        return RESAMPLE(
-            x, *_smooth_table(size, out, scale, align, x.dtype, mode == "bicubic"), dim=dim
-        )
+        table = _smooth_table(size, out, scale, align, x.dtype, mode == "bicubic")
+        return _by_table(x, table, dim)
     if out == size and (align or scale in (None, 1.0)):
         return x
     make = _cubic_table if mode == "bicubic" else _linear_table
-    return RESAMPLE(x, *make(size, out, scale, align, x.dtype), dim=dim)
+    return _by_table(x, make(size, out, scale, align, x.dtype), dim)
 
 
 @public("F")

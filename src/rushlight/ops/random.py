@@ -16,16 +16,24 @@ import numpy as np
 
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
+from rushlight.devices import META
 from rushlight.dtypes import dtype
 from rushlight.ops.creation import _shape_of, unrelated, with_grad
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
-from rushlight.random.generator import default_generator
+from rushlight.random.generator import Generator, default_generator
 
 _MASK32 = 0xFFFFFFFF
 
 
 def _take(generator: Any, count: int) -> tuple[int, int]:
     return (default_generator if generator is None else generator).take(count)
+
+
+def _source(generator: Any, device: Any = None, like: Any = None) -> Any:
+    """What to draw from: a meta tensor takes no numbers from the program's generators."""
+    if config.process.has_places and recorder.place_of(device, like) is META:
+        return Generator()
+    return generator
 
 
 # -- bits to numbers
@@ -157,7 +165,9 @@ def _sized(name: str, op: Op, doc: str) -> Any:
             raise TypeError(
                 f"{name}() got an unexpected keyword argument {next(iter(named))!r}"
             )
-        made = _drawn(op, name, shape, dtype or config.default_dtype(), generator)
+        made = _drawn(
+            op, name, shape, dtype or config.default_dtype(), _source(generator, device)
+        )
         return with_grad(made, requires_grad, device)
 
     function.__name__ = function.__qualname__ = name
@@ -177,8 +187,10 @@ def _like(name: str, op: Op, doc: str) -> Any:
         requires_grad: bool = False,
         memory_format: Any = None,
     ) -> Any:
-        made = _drawn(op, name, input._shape, dtype or input.dtype, generator)
-        return with_grad(made, requires_grad, device)
+        made = _drawn(
+            op, name, input._shape, dtype or input.dtype, _source(generator, device, input)
+        )
+        return with_grad(made, requires_grad, device, input)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -233,7 +245,8 @@ def randint(
     kind = dtype or dt.int64
     _check_range("random_", low, high)
     _check_bounds("randint", low, high, kind)
-    made = draw_integers(low, high, _shape_of("randint", (size,), None), kind, generator)
+    shape = _shape_of("randint", (size,), None)
+    made = draw_integers(low, high, shape, kind, _source(generator, device))
     return with_grad(made, requires_grad, device)
 
 
@@ -257,7 +270,9 @@ def randint_like(
     kind = dtype or input.dtype
     _check_range("random_", low, high)
     _check_bounds("randint_like", low, high, kind)
-    return with_grad(draw_integers(low, high, input._shape, kind, generator), requires_grad)
+    source = _source(generator, device, input)
+    made = draw_integers(low, high, input._shape, kind, source)
+    return with_grad(made, requires_grad, device, input)
 
 
 def _order(bits: Any) -> Any:
@@ -283,7 +298,7 @@ def randperm(
     """The numbers 0 to n - 1 in random order."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    seed, counter = _take(generator, n)
+    seed, counter = _take(_source(generator, device), n)
     made = SHUFFLE(seed, counter, n=int(n), dtype=dtype or dt.int64)
     return with_grad(made, requires_grad, device)
 
@@ -306,17 +321,19 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
     """1 with the probability that `input` gives (or `p`), else 0."""
     if p is not None:
         _check_probability("bernoulli", p)
-        return unrelated(_coins(p, input._shape, input.dtype, generator), input)
+        return unrelated(
+            _coins(p, input._shape, input.dtype, _source(generator, like=input)), input
+        )
     kind = _floating("bernoulli", input.dtype)
     values = input.detach()
-    if not config.scopes.inference and input.numel():
+    if not config.scopes.inference and input.numel() and not input.is_meta:
         least, most = float(values.min()), float(values.max())
         if not (least >= 0 and most <= 1):
             raise RuntimeError(
                 f"Expected p_in >= 0 && p_in <= 1 to be true, but got values from {least} to "
                 f"{most}"
             )
-    return unrelated(_coins(values, input._shape, kind, generator), input)
+    return unrelated(_coins(values, input._shape, kind, _source(generator, like=input)), input)
 
 
 @public("Tensor", name="bernoulli")
@@ -330,10 +347,16 @@ def bernoulli_(input: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
     """Fill with 1 with probability p (a number or a tensor), else 0."""
     if hasattr(p, "_storage"):
         return recorder.write(
-            input, _coins(p, input._shape, input.dtype, generator), "bernoulli_"
+            input,
+            _coins(p, input._shape, input.dtype, _source(generator, like=input)),
+            "bernoulli_",
         )
     _check_probability("bernoulli_", p)
-    return recorder.write(input, _coins(p, input._shape, input.dtype, generator), "bernoulli_")
+    return recorder.write(
+        input,
+        _coins(p, input._shape, input.dtype, _source(generator, like=input)),
+        "bernoulli_",
+    )
 
 
 def _sample_rows(weights: Any, bits: Any, count: int, replacement: bool) -> Any:
@@ -412,7 +435,7 @@ def multinomial(
             f"{num_samples} > {columns}"
         )
     count = rows._shape[0] * (num_samples if replacement else columns)
-    seed, counter = _take(generator, count)
+    seed, counter = _take(_source(generator, like=input), count)
     made = MULTINOMIAL(
         rows.detach(), seed, counter, count=int(num_samples), replacement=bool(replacement)
     )
@@ -435,8 +458,10 @@ def normal(
 ) -> Any:  # fmt: skip
     """Normal numbers; mean and std are numbers (with `size`) or tensors."""
     tensors = [x for x in (mean, std) if hasattr(x, "_storage")]
+    like = tensors[0] if tensors else None
     for x in (std,):
-        least = float(x.min()) if hasattr(x, "_storage") and x.numel() else x
+        is_known = hasattr(x, "_storage") and x.numel() and not x.is_meta
+        least = float(x.min()) if is_known else x
         if not hasattr(least, "_storage") and not least >= 0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {least}")
     if size is None and tensors:
@@ -445,9 +470,9 @@ def normal(
     else:
         shape = _shape_of("normal", (size,), None)
         kind = dtype or config.default_dtype()
-    made = draw(NORMAL, shape, _floating("normal", kind), generator)
+    made = draw(NORMAL, shape, _floating("normal", kind), _source(generator, device, like))
     made = unrelated(made * _plain(std) + _plain(mean), mean, std)
-    return with_grad(made, requires_grad, device)
+    return with_grad(made, requires_grad, device, like)
 
 
 def _plain(x: Any) -> Any:
@@ -458,7 +483,7 @@ def _plain(x: Any) -> Any:
 def poisson(input: Any, generator: Any = None) -> Any:
     """Poisson numbers with the rates of `input`."""
     _floating("poisson", input.dtype)
-    seed, counter = _take(generator, input.numel())
+    seed, counter = _take(_source(generator, like=input), input.numel())
     return POISSON(input.detach(), seed, counter)
 
 
@@ -514,7 +539,7 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     """Binomial numbers with these counts and probabilities."""
     _floating("binomial", count.dtype)
     shape = views.broadcast_shapes("binomial", count._shape, prob._shape)
-    seed, counter = _take(generator, views.numel(shape))
+    seed, counter = _take(_source(generator, like=count), views.numel(shape))
     return BINOMIAL(count.detach().expand(shape), prob.detach().expand(shape), seed, counter)
 
 
@@ -534,7 +559,9 @@ def uniform_(
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}"
         )
-    made = _drawn(UNIFORM, "uniform_", input._shape, input.dtype, generator)
+    made = _drawn(
+        UNIFORM, "uniform_", input._shape, input.dtype, _source(generator, like=input)
+    )
     if (low, to) != (0, 1):
         made = made * (to - low) + low
     return recorder.write(input, made, "uniform_")
@@ -545,7 +572,7 @@ def normal_(input: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = Non
     """Fill with normal numbers."""
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    made = _drawn(NORMAL, "normal_", input._shape, input.dtype, generator)
+    made = _drawn(NORMAL, "normal_", input._shape, input.dtype, _source(generator, like=input))
     if (mean, std) != (0, 1):
         made = made * std + mean
     return recorder.write(input, made, "normal_")
@@ -557,7 +584,7 @@ def exponential_(input: Any, lambd: Any = 1.0, *, generator: Any = None) -> Any:
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     kind = _floating("exponential_", input.dtype)
-    made = draw(EXPONENTIAL, input._shape, kind, generator)
+    made = draw(EXPONENTIAL, input._shape, kind, _source(generator, like=input))
     return recorder.write(input, made if lambd == 1 else made / lambd, "exponential_")
 
 
@@ -566,7 +593,7 @@ def geometric_(input: Any, p: float, *, generator: Any = None) -> Any:
     """Fill with the number of trials up to the first success."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    made = draw(EXPONENTIAL, input._shape, dt.float64, generator)
+    made = draw(EXPONENTIAL, input._shape, dt.float64, _source(generator, like=input))
     made = (made * (-1 / math.log1p(-p))).ceil().clamp(min=1)
     return recorder.write(input, made, "geometric_")
 
@@ -577,7 +604,7 @@ def log_normal_(input: Any, mean: Any = 1.0, std: Any = 2.0, *, generator: Any =
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     kind = _floating("log_normal_", input.dtype)
-    made = (draw(NORMAL, input._shape, kind, generator) * std + mean).exp()
+    made = (draw(NORMAL, input._shape, kind, _source(generator, like=input)) * std + mean).exp()
     return recorder.write(input, made, "log_normal_")
 
 
@@ -587,7 +614,7 @@ def cauchy_(input: Any, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any =
     if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     _floating("cauchy_", input.dtype)
-    made = draw(UNIFORM, input._shape, dt.float64, generator)
+    made = draw(UNIFORM, input._shape, dt.float64, _source(generator, like=input))
     made = ((made - 0.5) * math.pi).tan() * sigma + median
     return recorder.write(input, made.to(input.dtype), "cauchy_")
 
@@ -609,5 +636,7 @@ def random_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> An
         _check_range("random_", low, high)
         _check_bounds("random_", low, high, kind)
     return recorder.write(
-        input, draw_integers(low, high, input._shape, kind, generator), "random_"
+        input,
+        draw_integers(low, high, input._shape, kind, _source(generator, like=input)),
+        "random_",
     )

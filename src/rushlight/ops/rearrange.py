@@ -95,9 +95,9 @@ def cat(tensors: Any, dim: int = 0) -> Any:
 
 def _is_data(parts: Sequence[Any]) -> bool:
     """Whether all parts are in memory already and no gradient flows to them."""
-    return all(p._storage.value.buffer is not None for p in parts) and not (
-        config.scopes.grad_enabled and any(p.requires_grad for p in parts)
-    )
+    return all(
+        p._storage.value.buffer is not None and not p._storage.value.type.is_meta for p in parts
+    ) and not (config.scopes.grad_enabled and any(p.requires_grad for p in parts))
 
 
 def _joined_now(parts: Sequence[Any], dim: int, kind: dtype) -> Any:

@@ -22,28 +22,44 @@ class TensorType:
     """Shape and dtype of a value; interned, so equal types are one object.
 
     `weak` marks a Python number (0-d; float64, int64 or bool), which hardly takes part in
-    promotion.
+    promotion. `is_meta` marks what has no elements (`on_meta`, trace/placement.py).
     """
 
-    __slots__ = ("dtype", "numel", "shape", "strides", "weak")
+    __slots__ = ("dtype", "is_meta", "numel", "shape", "strides", "weak")
     _known: dict[tuple[Shape, dtype, bool], TensorType] = {}
+    _known_meta: dict[tuple[Shape, dtype], TensorType] = {}
 
     shape: Shape
     dtype: dtype
     strides: Shape
     numel: int
     weak: bool
+    is_meta: bool
 
     def __new__(cls, shape: Shape, dtype: dtype, weak: bool = False) -> TensorType:  # type: ignore[valid-type]
         found = cls._known.get((shape, dtype, weak))
         if found is None:
             if len(cls._known) > 100_000:  # a bound, not a leak; types in use stay valid
                 cls._known.clear()
-            found = object.__new__(cls)
-            found.shape, found.dtype, found.weak = shape, dtype, weak
-            found.strides = contiguous_strides(shape)
-            found.numel = numel(shape)
-            cls._known[(shape, dtype, weak)] = found
+            found = cls._known[(shape, dtype, weak)] = cls._make(shape, dtype, weak, False)
+        return found
+
+    @classmethod
+    def _make(cls, shape: Shape, dtype: dtype, weak: bool, is_meta: bool) -> TensorType:  # type: ignore[valid-type]
+        made = object.__new__(cls)
+        made.shape, made.dtype, made.weak, made.is_meta = shape, dtype, weak, is_meta
+        made.strides = contiguous_strides(shape)
+        made.numel = numel(shape)
+        return made
+
+    def on_meta(self) -> TensorType:
+        """The type of a value of this shape and dtype that has no elements."""
+        if self.is_meta:
+            return self
+        key = self.shape, self.dtype
+        found = self._known_meta.get(key)
+        if found is None:
+            found = self._known_meta[key] = self._make(*key, False, True)
         return found
 
     @property
@@ -60,7 +76,7 @@ class TensorType:
         return Standing(self.dtype, 0 if self.weak else 2 if self.shape else 1)
 
     def __repr__(self) -> str:
-        return f"{self.dtype.name}{list(self.shape)}"
+        return f"{self.dtype.name}{list(self.shape)}{' on meta' if self.is_meta else ''}"
 
 
 NUMBER_TYPES = {
@@ -205,6 +221,11 @@ class Recorder:
     record: Callable[[Op, tuple[Any, ...], tuple[Any, ...]], Any]
     view: Callable[[Op, Any, Any, tuple[Any, ...]], Any]  # (op, tensor, view, attrs) -> tensor
     write: Callable[[Any, Any, str], Any]  # (destination, source, name) -> destination
+    place_of: Callable[[Any, Any], Any]  # (device, like) -> device
+    placed: Callable[[Any, Any, Any], Any]  # (factory's result, device, like) -> tensor
+    by_name: Callable[[Callable[..., Any], Any, Any], Any]  # (factory, args, kwargs) -> tensor
+    beside: Callable[[Any, Any], Any]  # (source, destination) -> source on its device
+    on_device: Callable[[Any, Any], Any]  # (tensor, device) -> tensor
 
     @staticmethod
     def apply_view(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:

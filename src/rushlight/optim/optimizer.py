@@ -28,6 +28,7 @@ import numpy as np
 import rushlight as rl
 from rushlight.nn.hooks import RemovableHandle, insert_hook
 from rushlight.nn.module import clear_gradient, type_text
+from rushlight.ops import creation
 from rushlight.optim.batch import Batch, Watch, update_all
 from rushlight.optim.matching import matched, merged
 from rushlight.tensor import Tensor, tensor_of_array, tensor_of_number
@@ -528,7 +529,8 @@ def _number_dtype() -> Any:
 
 def _zeros_like(param: Tensor) -> Tensor:
     """Zeros that are in memory at once, so that the first step finds what later steps find."""
-    return tensor_of_array(np.broadcast_to(0, tuple(param.shape)), param.dtype)
+    made = tensor_of_array(np.broadcast_to(0, tuple(param.shape)), param.dtype)
+    return creation.with_grad(made, False, like=param)
 
 
 def _without_params(group: dict[str, Any]) -> dict[str, Any]:

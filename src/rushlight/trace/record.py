@@ -343,6 +343,8 @@ def _miss(
     edge = Edge(parent, "op", parent.next)
     edge.op, edge.attrs, edge.operands = op, attrs, tuple(described)
     edge.outs = outs if isinstance(outs, tuple) else (outs,)
+    if config.process.has_places:
+        edge.outs = hooks.types_of_mixed(trace, op, operands, edge.operands, edge.outs)
     edge.next = parent.next + len(edge.outs)
     edge.where, edge.label = origin.of_caller()
     if len(edge.outs) == 1 and edge.next <= MAX_PENDING and not trace.must_flush:

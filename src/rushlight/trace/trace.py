@@ -47,6 +47,9 @@ class Hooks:
     inspect: Callable[[Trace], Callable[[], None]]
     make_window: Callable[[Value, View], tuple[Value, View | None]]
     pack_node: Callable[[Trace, Node], None]
+    beside: Callable[[Any, Any], Any]
+    with_elements: Callable[[list[Value]], list[Value]]
+    types_of_mixed: Callable[..., tuple[TensorType, ...]]
 
 
 hooks = Hooks()
@@ -121,7 +124,7 @@ class Trace:
         itself, with a flush right after the op.
         """
         buffer = value.buffer
-        if buffer is None or not buffer.is_shared:
+        if buffer is None or not buffer.is_shared or value.type.is_meta:
             self.join(value)
             return value
         if buffer.nbytes <= SMALL_SHARED:
@@ -149,7 +152,7 @@ class Trace:
         known = self.windows.get(key)
         if known is not None:
             return known
-        if numel(view.shape) == numel(value.type.shape):
+        if value.type.is_meta or numel(view.shape) == numel(value.type.shape):
             return value, view
         found = self.windows[key] = hooks.make_window(value, view)
         self.window_bases.append(value.buffer)
@@ -235,6 +238,8 @@ class Trace:
             self.windows = {}
             impure_epochs.discard(self.epoch)
             alive = [v for r in self.live if (v := r()) is not None]
+            if config.process.has_places:
+                alive = hooks.with_elements(alive)
             for watch in self.watchers:
                 watch(alive)
             try:

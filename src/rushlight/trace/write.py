@@ -133,6 +133,8 @@ def write(x: Any, source: Any, op_name: str) -> Any:
         if config.scopes.grad_enabled and x._base is not None:
             current_node(x)
         check_writable(x, source, op_name)
+        if config.process.has_places:
+            source = hooks.beside(source, x)
         if source._shape != x._shape:
             if (
                 source.numel() == 0
