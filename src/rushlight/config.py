@@ -9,6 +9,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any  # levels come later
 
 from rushlight.devices import CPU, check_usable, device
 from rushlight.dtypes import dtype, float16, float32, float64
@@ -21,6 +22,7 @@ class _Scopes(threading.local):
     inference = False
     devices: tuple[device, ...] = ()
     anomaly = False
+    levels: tuple[Any, ...] = ()  # of forward mode, the innermost last (autograd/tangents.py)
     autocast: dtype | None = None  # what LOW functions compute in (ops/precision.py)
 
 
@@ -120,6 +122,6 @@ def in_force() -> tuple[object, ...]:
     """Everything here that what an op does may depend on."""
     s = scopes
     return (
-        s.grad_enabled, s.inference, s.devices, s.anomaly, s.autocast, process.default_dtype,
+        s.grad_enabled, s.inference, s.devices, s.anomaly, s.levels, s.autocast, process.default_dtype,
         process.default_device, process.backend,
     )  # fmt: skip

@@ -30,7 +30,7 @@ from rushlight.ops.fill_value import holds
 from rushlight.ops.registry import OPS, Op, TensorType, recorder
 from rushlight.runtime import buffers
 from rushlight.trace.placement import is_meta
-from rushlight.trace.record import make_tensor, record_two, set_view
+from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import Accumulate, Node, RemovableHandle
 from rushlight.trace.trace import hooks, settle
 from rushlight.trace.value import Storage, Value
@@ -68,7 +68,7 @@ def _operator(op: Any) -> Callable[[Any, Any], Any]:
 
     def operator(self: Any, other: Any) -> Any:  # hot
         if isinstance(other, _OPERANDS):
-            return record_two(op, self, other, ())
+            return recorder.record_two(op, self, other, ())
         return _with_array(op, self, other)
 
     return operator if isinstance(op, Op) else _function_operator(op, False)
@@ -81,7 +81,7 @@ def _reflected(op: Any) -> Callable[[Any, Any], Any]:
         if isinstance(other, _OPERANDS):
             if not isinstance(self, Tensor):
                 raise errors.not_a_tensor(op.name, "self", self)
-            return record_two(op, other, self, ())
+            return recorder.record_two(op, other, self, ())
         return _with_array(lambda a, b: op(b, a), self, other)
 
     return operator if isinstance(op, Op) else _function_operator(op, True)
@@ -385,14 +385,7 @@ class Tensor:
         """The same memory without gradient history."""
         if not self.is_leaf:  # a write through the result is to be noticed
             self._storage.owner = weakref.ref(self if self._base is None else self._base)
-        return self._alias()
-
-    def _alias(self) -> Tensor:
-        out = make_tensor(Tensor, self._storage, self._storage.value.type)
-        out.dtype = self.dtype
-        if self._view is not None:
-            set_view(out, self._view)
-        return out
+        return hooks.alias(self)
 
     def detach_(self) -> Tensor:
         if self._base is not None:
@@ -403,7 +396,7 @@ class Tensor:
 
     @property
     def data(self) -> Tensor:
-        return self._alias()
+        return hooks.alias(self)
 
     @data.setter
     def data(self, value: Tensor) -> None:

@@ -21,8 +21,8 @@ from rushlight.devices import META
 from rushlight.ops.movement import Placed
 from rushlight.ops.registry import OPS, TensorType, recorder
 from rushlight.trace.packing import Held
-from rushlight.trace.record import make_tensor, set_view, value_tensor
-from rushlight.trace.tape import Accumulate, Node, Saved
+from rushlight.trace.record import alias, make_tensor, set_view, value_tensor
+from rushlight.trace.tape import Accumulate, Input, Node, Saved
 from rushlight.trace.trace import hooks as trace_hooks
 from rushlight.trace.trace import local, recording, write_storage
 from rushlight.trace.trie import Edge
@@ -214,7 +214,8 @@ class Walk:
         self.found = [None] * len(targets)
         self.needed = _leading_to([n for _, _, n in self.heap], {t[0] for t in targets})
         self.run()
-        return [self.found[self.wanted[t]] for t in targets]
+        found = [self.found[self.wanted[t]] for t in targets]
+        return found if self.create_graph else [without_history(g) for g in found]
 
     def send(self, node: Node, output: int, grad: Any) -> None:
         """Add a cotangent of one output of a node, and schedule the node."""
@@ -231,7 +232,8 @@ class Walk:
             waiting[output] = _whole(grad)
 
     def mode(self) -> Any:
-        return enable_grad() if self.create_graph else no_grad()
+        """Under forward mode gradients have tangents, so their ops must be differentiable."""
+        return enable_grad() if self.create_graph or config.scopes.levels else no_grad()
 
     def run(self) -> None:
         outer, _walks.current = _walks.current, self
@@ -255,13 +257,10 @@ class Walk:
                     at = self.wanted.get((node, output))
                     if at is not None:
                         self.found[at] = grad
-            if isinstance(node, Accumulate):
-                if self.wanted is None:
-                    self._accumulate(node, grads)
-                continue
-            if self.wanted is not None and not self._leads_on(node):
-                continue
-            self._step(node, grads)
+            if self.wanted is None and type(node) is Accumulate:
+                self._accumulate(node, grads)
+            elif self.wanted is None or self._leads_on(node):
+                self._step(node, grads)
 
     def reachable(self, nodes: Sequence[Node | None]) -> list[Node]:
         """Those of `nodes` that this pass has still to come by."""
@@ -303,6 +302,10 @@ class Walk:
         return grads
 
     def _step(self, node: Node, grads: Gradients) -> None:
+        if isinstance(node, Input):  # it stands for a tensor outside
+            for after, output in node.next:
+                self.send(after, output, grads[0])
+            return
         node.check_alive()
         with self.mode():
             saved_operands = node.saved
@@ -324,6 +327,11 @@ class Walk:
                     self.send(after, output, fit(grad, saved))
         if not self.retain_graph:
             node.free()
+
+
+def without_history(x: Any) -> Any:
+    """The same values with the same tangents, as a constant of backward."""
+    return x if x is None or x._node is None else alias(x)
 
 
 def _whole(grad: Any) -> Any:
@@ -358,7 +366,7 @@ def node_gradients(node: Node, grads: Gradients, saved: tuple[Saved, ...]) -> Se
         g: Any = grads[0]
         out: Any = _result(node.outs[0]) if node.outs else Ghost(*_shape_dtype(node))
     else:
-        g = tuple(grads[i] if i in grads else _zeros(node.out_types[i]) for i in range(count))
+        g = tuple(grads[i] if i in grads else zeros(node.out_types[i]) for i in range(count))
         out = tuple(_result(v) for v in node.outs) if node.outs else None
     operands = [restore(s) for s in saved]
     named = dict(zip(op.attrs, node.attrs, strict=True))
@@ -377,9 +385,9 @@ def _shape_dtype(node: Node) -> tuple[Any, Any]:
     return node.out_types[0].shape, node.out_types[0].dtype
 
 
-def _zeros(type: TensorType) -> Any:
-    zeros = OPS["full"](shape=type.shape, value=0.0, dtype=type.dtype)
-    return recorder.on_device(zeros, META) if type.is_meta else zeros
+def zeros(type: TensorType) -> Any:
+    made = OPS["full"](shape=type.shape, value=0.0, dtype=type.dtype)
+    return recorder.on_device(made, META) if type.is_meta else made
 
 
 def restore(saved: Saved) -> Any:

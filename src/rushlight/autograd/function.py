@@ -280,7 +280,7 @@ def _run(cls: type[Function], ctx: Any, node: Node, grads: dict[int, Any]) -> Se
     for i, type in enumerate(node.out_types):
         grad = grads.get(i)
         if grad is None and ctx.materialize_grads:
-            grad = engine._zeros(type)
+            grad = engine.zeros(type)
         given.append(grad)
     rule = cls.backward if cls.backward is not Function.backward else cls.vjp
     if ctx._intermediates is not None and config.scopes.grad_enabled:

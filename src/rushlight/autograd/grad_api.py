@@ -36,7 +36,7 @@ def _cotangents(outputs: Sequence[Any], given: Any) -> list[Any]:
 
 def _zeros_like(target: Any) -> Any:
     if isinstance(target, GradientEdge):
-        return engine._zeros(target.node.out_types[target.output_nr])
+        return engine.zeros(target.node.out_types[target.output_nr])
     return target.new_zeros(target._shape)
 
 

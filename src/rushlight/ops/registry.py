@@ -112,12 +112,14 @@ class Op:
     out, *operands, **attrs) -> gradient | tuple[gradient | None, ...]` in public
             functions of tensors; `g` and `out` are tuples for an op of several results. A
             gradient of a broadcast operand is summed to its shape by the engine.
-            NOT_DIFFERENTIABLE marks results without gradient.
+            NOT_DIFFERENTIABLE marks results without gradient. jvp:    `jvp(tangents, out,
+            *operands, **attrs) -> tangent` of the result (or a tuple), where a shorter rule
+            than the transpose of `vjp` is known; tangents are None for operands without one.
     """
 
     __slots__ = (
-        "attrs", "find_uses", "is_differentiable", "lower", "name", "type", "uses", "uses_out",
-        "vjp",
+        "attrs", "find_uses", "is_differentiable", "jvp", "lower", "name", "type", "uses",
+        "uses_out", "vjp",
     )  # fmt: skip
 
     uses: tuple[bool, ...] | None  # which operands the derivative reads; None for all
@@ -132,6 +134,7 @@ class Op:
         type: Callable[..., Any],
         lower: Callable[..., Any],
         vjp: Vjp | _NotDifferentiable | None,
+        jvp: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name
         self.attrs = tuple(attrs)
@@ -141,6 +144,7 @@ class Op:
         if vjp is None or isinstance(vjp, _NotDifferentiable):
             vjp = _no_derivative(name)
         self.vjp: Vjp = vjp
+        self.jvp = jvp
         self.find_uses = lambda: names_used(self.vjp)
         if name in OPS:
             raise ValueError(f"op {name!r} is declared twice")
@@ -219,6 +223,7 @@ class Recorder:
     """
 
     record: Callable[[Op, tuple[Any, ...], tuple[Any, ...]], Any]
+    record_two: Callable[[Op, Any, Any, tuple[Any, ...]], Any]
     view: Callable[[Op, Any, Any, tuple[Any, ...]], Any]  # (op, tensor, view, attrs) -> tensor
     write: Callable[[Any, Any, str], Any]  # (destination, source, name) -> destination
     place_of: Callable[[Any, Any], Any]  # (device, like) -> device

@@ -50,13 +50,13 @@ class Packed:
     __slots__ = ("kept", "unpack")
 
     def __init__(self, pair: Hooks, tensor: Any) -> None:
-        with _without_hooks(), gradients_off():
+        with without_hooks(), gradients_off():
             self.kept = pair.pack(tensor)
         self.unpack = pair.unpack
 
     def tensor(self) -> Any:
         """What the unpack hook gives for it."""
-        with _without_hooks():
+        with without_hooks():
             found = self.unpack(self.kept)
         if not isinstance(found, hooks.tensor_class):
             raise TypeError(
@@ -66,7 +66,7 @@ class Packed:
         return found
 
 
-class _without_hooks:
+class without_hooks:
     """What hooks record themselves is saved as usual."""
 
     def __enter__(self) -> None:

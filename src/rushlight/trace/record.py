@@ -218,7 +218,7 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
         )
 
 
-recorder.record = record
+recorder.record, recorder.record_two = record, record_two
 _NOWHERE = (None, 0)
 _NONE_KEPT = (None,)
 _new = object.__new__
@@ -377,6 +377,18 @@ def value_tensor(value: Value, shape: Any = None, strides: Any = None, offset: i
     if shape is not None:
         set_view(t, View(shape, strides, offset))
     return t
+
+
+def alias(x: Any) -> Any:
+    """Another handle on what x reads, without gradient history."""
+    t = make_tensor(hooks.tensor_class, x._storage, x._storage.value.type)
+    t.dtype = x.dtype
+    if x._view is not None:
+        set_view(t, x._view)
+    return t
+
+
+hooks.alias = alias
 
 
 def set_view(t: Any, view: View) -> None:

@@ -170,6 +170,16 @@ class Accumulate(Node):
         return bool(self.hooks or self.output_hooks or self.prehooks or self.accumulate_hooks)
 
 
+class Input(Accumulate):
+    """Where an inner derivative begins: a leaf whose gradient goes on to what it stands for."""
+
+    __slots__ = ()
+
+    def __init__(self, tensor: Any, next: tuple[tuple[Node | None, int], ...]) -> None:
+        super().__init__(tensor)
+        self.next = next
+
+
 def _unpacked(packed: Any) -> Saved:
     found = packed.tensor()
     return found._storage.value, found._view, found._shape, found.dtype

@@ -16,7 +16,7 @@ from rushlight import config
 from rushlight.dtypes import Category, of_number
 from rushlight.ops.registry import NUMBER_TYPES, TensorType
 from rushlight.trace import misses
-from rushlight.trace.tape import Accumulate, Node, impure_epochs
+from rushlight.trace.tape import Accumulate, Input, Node, impure_epochs
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
 from rushlight.views import View, numel
@@ -50,6 +50,7 @@ class Hooks:
     beside: Callable[[Any, Any], Any]
     with_elements: Callable[[list[Value]], list[Value]]
     types_of_mixed: Callable[..., tuple[TensorType, ...]]
+    alias: Callable[[Any], Any]  # a handle on the same elements, without derivatives
 
 
 hooks = Hooks()
@@ -186,7 +187,7 @@ class Trace:
 
     def join_node(self, node: Node) -> None:
         """A gradient node from before this epoch (or a leaf's) gets an index in this trace."""
-        is_leaf = isinstance(node, Accumulate)
+        is_leaf = isinstance(node, Accumulate) and not isinstance(node, Input)
         self.step(("node", is_leaf), "mark", self.edge.next)
         self.add_node(node)
         if is_leaf:
@@ -222,7 +223,9 @@ class Trace:
 
     @property
     def is_memoisable(self) -> bool:
-        return self.is_pure and self.epoch not in impure_epochs and not config.scopes.anomaly
+        scopes = config.scopes
+        is_plain = not scopes.anomaly and not scopes.levels
+        return self.is_pure and self.epoch not in impure_epochs and is_plain
 
     # -- flush
 
