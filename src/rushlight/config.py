@@ -122,6 +122,6 @@ def in_force() -> tuple[object, ...]:
     """Everything here that what an op does may depend on."""
     s = scopes
     return (
-        s.grad_enabled, s.inference, s.devices, s.anomaly, s.levels, s.autocast, process.default_dtype,
-        process.default_device, process.backend,
+        s.grad_enabled, s.inference, s.devices, s.anomaly, s.levels, s.autocast,
+        process.default_dtype, process.default_device, process.backend,
     )  # fmt: skip

@@ -155,6 +155,14 @@ def grad_not_scalar(shape: Sequence[int]) -> RuntimeError:
     )
 
 
+def tangent_of_another_shape(shape: Sequence[int], tangent: Sequence[int]) -> RuntimeError:
+    return RuntimeError(
+        "Trying to set a forward gradient that has a different size than that of the original "
+        f"Tensor, this is not supported. Tensor is of size {list(shape)} while the given "
+        f"forward gradient is of size {list(tangent)}."
+    )
+
+
 def no_grad_fn() -> RuntimeError:
     return RuntimeError(
         "element 0 of tensors does not require grad and does not have a grad_fn"

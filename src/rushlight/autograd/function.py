@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any  # forward takes and returns anything
 
 from rushlight import config
-from rushlight.autograd import engine
+from rushlight.autograd import custom_tangents, engine
 from rushlight.autograd.intermediates import Forward, Kept
 from rushlight.autograd.modes import no_grad
 from rushlight.ops.registry import Op, TensorType
@@ -85,6 +85,7 @@ class FunctionCtx:
     def __init__(self) -> None:
         self.needs_input_grad: tuple[bool, ...] = ()
         self._saved: tuple[_Saved | None, ...] = ()
+        self._for_tangents: tuple[Tensor | None, ...] | None = None
         self._dirty: tuple[Tensor, ...] = ()
         self._constant: tuple[Tensor, ...] = ()
         self.materialize_grads = True
@@ -103,10 +104,13 @@ class FunctionCtx:
         self._saved = tuple(None if t is None else kind(t) for t in tensors)
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Tensors for forward mode, which is not computed from here."""
+        """Keep tensors for `jvp`, which runs right after `forward`."""
+        self._for_tangents = tensors
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        if self._for_tangents is not None:
+            return self._for_tangents
         if self._node is not None:
             self._node.check_alive()
         return tuple(None if s is None else s.get() for s in self._saved)
@@ -187,6 +191,16 @@ class Function(FunctionCtx):
 
     vjp = backward
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """Tangents of the results of `forward` from those of its arguments (None for arguments
+        that are no tensors).
+        """
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward mode AD."
+        )
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward`, and record this function for backward."""
@@ -194,17 +208,22 @@ class Function(FunctionCtx):
         FunctionCtx.__init__(ctx)
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         needs = config.scopes.grad_enabled and any(ctx.needs_input_grad)
+        given = custom_tangents.given_to(args)
         forward = Forward(cls.__name__, args) if needs else None
-        with no_grad(), forward or contextlib.nullcontext():
+        with no_grad(), custom_tangents.outside(given), forward or contextlib.nullcontext():
             if cls.setup_context is not Function.setup_context:
                 result = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, result)
             else:
                 result = cls.forward(ctx, *args, **kwargs)
         outputs = result if isinstance(result, tuple) else (result,)
+        if given:
+            outputs = custom_tangents.with_own_values(outputs, args, ctx._dirty)
         if forward is not None:
             outputs = _attach(cls, ctx, args, outputs)
             ctx._intermediates = Kept(forward, ctx) or None
+        custom_tangents.hand_out(cls, ctx, args, outputs, given)
+        ctx._for_tangents = None
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
 

@@ -13,22 +13,18 @@ from typing import Any  # decorates any function
 from rushlight.config import scopes
 
 
-class _Mode:
-    """Sets gradient recording on entry and restores it on exit; decorates functions too."""
+class Decorating:
+    """A context manager that may also be put around functions and generators."""
 
-    def __init__(self, enabled: bool) -> None:
-        self.enabled = enabled
-        self.previous: list[bool] = []
-
-    def __enter__(self) -> None:
-        self.previous.append(scopes.grad_enabled)
-        scopes.grad_enabled = self.enabled
+    def __enter__(self) -> Any:
+        raise NotImplementedError
 
     def __exit__(self, *exc: object) -> None:
-        scopes.grad_enabled = self.previous.pop()
+        raise NotImplementedError
 
-    def clone(self) -> _Mode:
-        return type(self)()  # type: ignore[call-arg]
+    def clone(self) -> Any:
+        """One more of the kind, for one call of a decorated function."""
+        return type(self)()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isclass(function):
@@ -62,6 +58,24 @@ def _wrap_generator(
             sent = yield item
 
     return inner
+
+
+class _Mode(Decorating):
+    """Sets gradient recording on entry and restores it on exit."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+        self.previous: list[bool] = []
+
+    def __enter__(self) -> None:
+        self.previous.append(scopes.grad_enabled)
+        scopes.grad_enabled = self.enabled
+
+    def __exit__(self, *exc: object) -> None:
+        scopes.grad_enabled = self.previous.pop()
+
+    def clone(self) -> Any:
+        return type(self)()  # type: ignore[call-arg]
 
 
 class no_grad(_Mode):

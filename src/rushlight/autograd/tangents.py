@@ -1,10 +1,10 @@
 """Forward mode: tangents of values, carried along while ops are recorded.
 
-Note: tangents. A Value never changes, so a level keeps the tangent of each Value beside it: views
-read it as they read the Value, an in-place write gives the storage a new Value with a tangent of
-its own, and what the tape saved still has its tangent when backward reads it. While a level
-exists the recorder is replaced by `record`, which records the op and then, one level further
-out, the op's derivative; without a level nothing is asked of anybody.
+Note: tangents. A Value never changes, so a level keeps the tangent of each Value beside it:
+views read it as they read the Value, an in-place write gives the storage a new Value with a
+tangent of its own, and what the tape saved still has its tangent when backward reads it. While
+a level exists the recorder is replaced by `record`, which records the op and then, one level
+further out, the op's derivative; without a level nothing is asked of anybody.
 
 Levels nest. What is done for a level sees only the levels outside it, so derivatives of nested
 functions can not be mixed up: a tangent belongs to one level, and is itself a value of the
@@ -21,7 +21,7 @@ from typing import Any  # tensors come later
 
 from rushlight.autograd import engine
 from rushlight.autograd.modes import enable_grad
-from rushlight.config import scopes
+from rushlight.config import process, scopes
 from rushlight.ops.movement import AS_STRIDED, Placed, in_order, take_view
 from rushlight.ops.registry import OPS, Op, TensorType, recorder
 from rushlight.trace.inputs import input_of
@@ -34,6 +34,7 @@ from rushlight.trace.write import current_node
 _plain_record = recorder.record
 _plain_record_two = recorder.record_two
 _plain_alias = hooks.alias
+_plain_has_tangent = recorder.has_tangent
 _lock = threading.Lock()
 _levels = 0  # in all threads
 
@@ -78,7 +79,8 @@ def enter() -> Level:
     global _levels
     with _lock:
         _levels += 1
-        recorder.record, recorder.record_two, hooks.alias = record, _record_two, _alias
+        recorder.record, recorder.record_two = record, _record_two
+        recorder.has_tangent, hooks.alias = has_tangent, _alias  # type: ignore[method-assign]
     level = Level()
     scopes.levels = (*scopes.levels, level)
     return level
@@ -94,7 +96,12 @@ def leave(level: Level) -> None:
         _levels -= 1
         if not _levels:
             recorder.record, recorder.record_two = _plain_record, _plain_record_two
-            hooks.alias = _plain_alias
+            recorder.has_tangent, hooks.alias = _plain_has_tangent, _plain_alias  # type: ignore[method-assign]
+
+
+def has_tangent(x: Any) -> bool:
+    """Whether x has a tangent in some level."""
+    return any(level.holds(x) for level in scopes.levels)
 
 
 @contextlib.contextmanager
@@ -161,7 +168,9 @@ def _record_in(level: Level, op: Op, operands: tuple[Any, ...], attrs: tuple[Any
     if op.is_differentiable:
         given = [level.tangent(x) for x in operands]
         outs = out if isinstance(out, tuple) else (out,)
-        for each, tangent in zip(outs, tangents_of(op, attrs, operands, given, out), strict=True):
+        for each, tangent in zip(
+            outs, tangents_of(op, attrs, operands, given, out), strict=True
+        ):
             if tangent is not None:
                 level.set_tangent(each, tangent)
     return out
@@ -216,7 +225,7 @@ def transposed(
         ]
     found = _pull([(p, t) for p, t in pairs if p._node is not None], cotangents, is_history)
     return [
-        (engine.zeros(_type(o)) if f is None else f) if is_smooth(o) else None
+        (zeros_like(o) if f is None else f) if is_smooth(o) else None
         for o, f in zip(outs, found, strict=True)
     ]
 
@@ -239,13 +248,15 @@ def _pull(
     return [next(found) if c._node is not None else None for c in cotangents]
 
 
-def _type(x: Any) -> TensorType:
-    return TensorType(x._shape, x.dtype)
+def zeros_like(x: Any) -> Any:
+    """Zeros of x's shape and dtype, in the same place."""
+    made = engine.zeros(TensorType(x._shape, x.dtype))
+    return recorder.beside(made, x) if process.has_places else made
 
 
 def _cotangent(out: Any) -> Any:
     """What stands for the gradient of a result; derivatives by it are wanted."""
-    made = engine.zeros(_type(out))
+    made = zeros_like(out)
     return input_of(made, is_linked=False) if is_smooth(out) else made
 
 

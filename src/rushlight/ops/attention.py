@@ -11,7 +11,7 @@ from typing import Any  # operands are tensors
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.ops.elementwise import WHERE
-from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops.registry import Op, TensorType, public, recorder
 
 
 def attention_type(
@@ -228,8 +228,11 @@ def scaled_dot_product_attention(
         for x in (query, key, value)
     )
     mask = () if attn_mask is None else (attn_mask,)
-    needs_mask_grad = attn_mask is not None and attn_mask.requires_grad
-    if dropout_p > 0 or (needs_mask_grad and config.scopes.grad_enabled):
+    is_mask_constant = attn_mask is None or not (
+        (config.scopes.grad_enabled and attn_mask.requires_grad)
+        or recorder.has_tangent(attn_mask)
+    )
+    if dropout_p > 0 or not is_mask_constant:
         return attend(query, key, value, mask, dropout_p, scale, is_causal)[0]
     if attn_mask is not None and attn_mask.ndim > query.ndim:
         raise errors.cannot_broadcast(

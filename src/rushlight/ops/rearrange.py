@@ -11,7 +11,7 @@ from rushlight.dtypes import dtype
 from rushlight.ops.creation import sizes_of
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.movement import EMBED, diagonal
-from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
 # -- joining
@@ -94,10 +94,12 @@ def cat(tensors: Any, dim: int = 0) -> Any:
 
 
 def _is_data(parts: Sequence[Any]) -> bool:
-    """Whether all parts are in memory already and no gradient flows to them."""
-    return all(
-        p._storage.value.buffer is not None and not p._storage.value.type.is_meta for p in parts
-    ) and not (config.scopes.grad_enabled and any(p.requires_grad for p in parts))
+    """Whether all parts are in memory already and have no derivatives."""
+    has_gradients = config.scopes.grad_enabled and any(p.requires_grad for p in parts)
+    if has_gradients or any(recorder.has_tangent(p) for p in parts):
+        return False
+    values = [p._storage.value for p in parts]
+    return all(v.buffer is not None and not v.type.is_meta for v in values)
 
 
 def _joined_now(parts: Sequence[Any], dim: int, kind: dtype) -> Any:

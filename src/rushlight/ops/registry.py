@@ -233,6 +233,11 @@ class Recorder:
     on_device: Callable[[Any, Any], Any]  # (tensor, device) -> tensor
 
     @staticmethod
+    def has_tangent(x: Any) -> bool:
+        """Whether forward mode differentiates by x (replaced while it does anything)."""
+        return False
+
+    @staticmethod
     def apply_view(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:
         """Take a view op again: its type rule gives the View."""
         named = dict(zip(op.attrs, attrs, strict=True))
