@@ -304,7 +304,8 @@ class Walk:
     def _step(self, node: Node, grads: Gradients) -> None:
         if isinstance(node, Input):  # it stands for a tensor outside
             for after, output in node.next:
-                self.send(after, output, grads[0])
+                if after is not None:
+                    self.send(after, output, grads[0])
             return
         node.check_alive()
         with self.mode():

@@ -89,7 +89,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
                 "Making a dual Tensor based on a Tensor that already has a forward gradient at "
                 f"the same level {scopes.levels.index(place)} is not supported."
             )
-    return tangents.dual(tensor, tangent, place)
+    made: Tensor = tangents.made_dual(tensor, tangent, place)
+    return made
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:

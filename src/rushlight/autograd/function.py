@@ -216,7 +216,7 @@ class Function(FunctionCtx):
                 cls.setup_context(ctx, args, result)
             else:
                 result = cls.forward(ctx, *args, **kwargs)
-        outputs = result if isinstance(result, tuple) else (result,)
+        outputs: Sequence[Any] = result if isinstance(result, tuple) else (result,)
         if given:
             outputs = custom_tangents.with_own_values(outputs, args, ctx._dirty)
         if forward is not None:

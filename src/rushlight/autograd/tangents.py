@@ -115,7 +115,7 @@ def below(level: Level) -> Iterator[None]:
         scopes.levels = before
 
 
-def dual(primal: Any, tangent: Any, level: Level) -> Any:
+def made_dual(primal: Any, tangent: Any, level: Level) -> Any:
     """A copy of `primal` with a tangent in `level`."""
     with below(level):
         made = OPS["clone"](primal)
@@ -232,7 +232,7 @@ def transposed(
 
 def is_smooth(x: Any) -> bool:
     """Whether a tensor's dtype can have a derivative."""
-    return x.dtype.is_floating_point or x.dtype.is_complex
+    return bool(x.dtype.is_floating_point or x.dtype.is_complex)
 
 
 def _pull(
