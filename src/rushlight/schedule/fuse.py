@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from rushlight import views
 from rushlight.ir.node import Node, view_of
+from rushlight.schedule.early import Move, worth_moving
 from rushlight.schedule.reading import (
     VIRTUAL,
     NotAffine,
@@ -103,6 +104,7 @@ class Fusion:
         self.units: list[Unit] = []
         self.is_stale = False
         self.readers: dict[Hashable, Reader] = {}  # what is still true when units form anew
+        self.early: set[Node] = set()  # made by an earlier unit than the one that needs them
 
     def _bound_depth(self) -> None:
         """Store a node wherever an inlined chain would get long: kernels stay of a size."""
@@ -132,9 +134,10 @@ class Fusion:
             if self.is_stale:
                 continue
             again = self._worth_storing()
-            if not again:
+            if again:
+                self._store(again)
+            elif not self._make_early():
                 return self.units
-            self._store(again)
         raise AssertionError("fusion did not settle")
 
     def _store(self, nodes: set[Node]) -> None:
@@ -380,6 +383,35 @@ class Fusion:
             if self._weight(node) >= 2:
                 found.add(node)
         return found
+
+    def _make_early(self) -> bool:
+        """Store less by computing it where it is made of (`schedule.early`)."""
+        found = list(worth_moving(self.units, self.place, self.outputs, self._can_make_early))
+        for move in found:
+            self.early |= move.made
+            self.stored -= move.dropped
+            self.readers = {
+                k: r
+                for k, r in self.readers.items()
+                if move.dropped.isdisjoint(n for n, _ in r.loads)
+            }
+            self._store(move.made)
+        return bool(found)
+
+    def _can_make_early(self, move: Move) -> bool:
+        if not self.early.isdisjoint(move.made):
+            return False
+        for node in move.made:
+            kept = self.stored - move.dropped - {node}
+            reader, full = Reader(node.shape, kept.__contains__), views.whole(node.shape)
+            try:
+                reader.read(node, full)
+            except NotAffine:
+                return False
+            root = Root("store", node, node, full, target=full, reader=reader)
+            if self._obstacle(root, move.maker, root.reads):
+                return False
+        return True
 
     def _weight(self, node: Node) -> int:
         """Loads of full size below the node, counting costly steps as two."""
