@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections import defaultdict
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -182,6 +183,10 @@ class CompiledGraph:
         """A node of its own for each result; copies where two results share one, or where
         writing a leaf's memory at once would destroy what is still to be read.
         """
+        self.makers: dict[Node, list[Unit]] = defaultdict(list)
+        self.readers: dict[int, list[tuple[Unit, Node]]] = defaultdict(list)  # of each leaf
+        for unit in self.units:
+            self._note(unit)
         taken: set[Node] = set()
         for index, node in enumerate(self.results):
             unsafe = index in written and (
@@ -191,6 +196,13 @@ class CompiledGraph:
                 node = self._copy_unit(node)
             taken.add(node)
             self.homes.append(node)
+
+    def _note(self, unit: Unit) -> None:
+        for node in set(unit.writes):
+            self.makers[node].append(unit)
+        for node in unit.reads:
+            if node.op == "leaf":
+                self.readers[node.attrs[0]].append((unit, node))
 
     def _placed_as(self, node: Node) -> Node:
         """The node whose place a node takes: of all versions of one memory, a result or the
@@ -204,7 +216,7 @@ class CompiledGraph:
             return True
         if node in self.sharing.home_of:  # earlier versions would be written there too soon
             return False
-        makers = [u for u in self.units if node in u.writes]
+        makers = self.makers[node]
         if (
             len(makers) != 1
             or makers[0].single is not None
@@ -214,14 +226,11 @@ class CompiledGraph:
         maker = makers[0]
         if maker.number <= self.last_check:  # a failed flush leaves the leaf as it was
             return False
-        for unit in self.units:
-            for read in unit.reads:
-                if read.op != "leaf" or read.attrs[0] != leaf:
-                    continue
-                if unit.number > maker.number:
-                    return False
-                if unit is maker and not self._reads_in_place(unit, read):
-                    return False
+        for unit, read in self.readers[leaf]:
+            if unit.number > maker.number:
+                return False
+            if unit is maker and not self._reads_in_place(unit, read):
+                return False
         return True
 
     @staticmethod
@@ -244,6 +253,7 @@ class CompiledGraph:
         unit = Unit(len(self.units), [root], dims=node.shape, reads={node})
         self.stored.update((node, made))
         self.units.append(unit)
+        self._note(unit)
         return made
 
     # -- launches

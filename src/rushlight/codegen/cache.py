@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import struct
 import sys
 import tempfile
@@ -185,10 +186,12 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
+_INDEX_LINE = re.compile(r"^(\w{32}) (\w{32})$", re.MULTILINE)
+
+
 def _parse_index(text: str) -> dict[str, str]:
     """Whole lines only: the 32 digits of a kernel's key, a space, the 32 of a bundle's."""
-    lines = (line for line in text.splitlines() if len(line) == 65 and line[32] == " ")
-    return {line[:32]: line[33:] for line in lines if line[33:].isalnum()}
+    return dict(_INDEX_LINE.findall(text))
 
 
 def _pack(bundle: Bundle) -> bytes:
