@@ -138,6 +138,8 @@ class CompiledGraph:
         self.ends = {self.sharing.first_version(h): h for h in self.homes}
         numbers = [n for n in fusion.order if n.op == "scalar"]
         self.numbers = sorted(numbers, key=lambda n: n.dtype is not dt.float64)
+        extents = [n for n in fusion.order if n.op == "extent"]
+        self.cell_of = {n: i for i, n in enumerate((*self.numbers, *extents))}
         floats = sum(n.dtype is dt.float64 for n in numbers)
         self.place: dict[Node, BufferRef] = {}
         at_leaf = {q: FIRST + i for i, q in enumerate(self.leaves)}
@@ -171,7 +173,9 @@ class CompiledGraph:
         self.program = Program(self.items, kernels.addresses(sources), count)
         self.table = self.program.new_table()
         self.errors = np.zeros(max(len(self.checks), 1), np.int64)
-        self.cells = np.zeros(max(len(self.numbers), 1), np.int64)
+        self.cells = np.zeros(max(len(self.cell_of), 1), np.int64)
+        for node in extents:
+            self._cell(node)[...] = node.attrs[0]
         self.packed = struct.Struct(f"={floats}d{len(numbers) - floats}q")
         self.no_errors = self.errors.tobytes()
         self.table[ERRORS] = self.errors.ctypes.data
@@ -362,14 +366,17 @@ class CompiledGraph:
             interpret._place(flat, root.target)[...] = read
 
     def _number_value(self, node: Node) -> Any:
+        return self._cell(node).astype(node.dtype.compute)
+
+    def _cell(self, node: Node) -> Any:
         cells = self.cells.view(np.float64) if node.dtype is dt.float64 else self.cells
-        return np.asarray(cells[self.numbers.index(node)], node.dtype.compute)
+        return cells[self.cell_of[node], ...]
 
     def _place_of(self, node: Node) -> BufferRef:
         return self.place[node]
 
     def _number_of(self, node: Node) -> BufferRef:
-        return BufferRef(NUMBERS, 8 * self.numbers.index(node))
+        return BufferRef(NUMBERS, 8 * self.cell_of[node])
 
     def _check_of(self, node: Node) -> int:
         self.checks.append(node)

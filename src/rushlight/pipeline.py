@@ -24,6 +24,7 @@ from rushlight.ir.node import Node
 from rushlight.loops import interpret
 from rushlight.ops.registry import TensorType
 from rushlight.runtime import buffers
+from rushlight.schedule.reading import SINGLE
 from rushlight.trace.trace import Trace, hooks
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
@@ -274,7 +275,7 @@ def _lower_step(k: Builder, step: Edge, refs: dict[int, Ref]) -> None:
 def _natural(k: Builder, ref: Ref, type: TensorType) -> Node:
     """The node whose elements in order are the result."""
     node, view = k._plain(ref.arg)
-    if view is None and node.op not in ("const", "scalar", "leaf"):
+    if view is None and node.op != "leaf" and node.op not in SINGLE:
         return node
     return k.node("cast", [(node, view)], (), ref.shape, ref.dtype)
 

@@ -156,6 +156,13 @@ class Builder:
         )
         return Ref(self, self.node("const", (), (plain,), (), dtype))
 
+    def extent(self, value: int | float) -> Ref:
+        """A number that follows from the sizes of tensors (int64 or float64): kernels read it
+        from memory, so that another size needs no other kernel.
+        """
+        kind = dt.int64 if isinstance(value, int) else dt.float64
+        return Ref(self, self.node("extent", (), (value,), (), kind))
+
     def full(self, shape: Shape, value: Any, dtype: dtype) -> Ref:
         return self.expand(self.const(value, dtype), shape)
 

@@ -12,7 +12,8 @@ class Node:
     """One primitive. Args are (node, view) pairs; a view of None reads the node whole, in
     order.
 
-    Kinds by `op`: `leaf scalar const` (inputs), `map` with attrs (prim,), `cast`, `iota`,
+    Kinds by `op`: `leaf scalar const extent` (inputs; `extent` is a number that follows from
+    sizes, which no kernel may have in its text), `map` with attrs (prim,), `cast`, `iota`,
     `random`, `gather` (computed where they are used), and `reduce contract scatter update scan
     host item attention ...` (computed by kernels of their own).
     """

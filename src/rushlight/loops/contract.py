@@ -327,7 +327,13 @@ def _choose_tile(target: str, dtype: str, m: int, n: int, read_a: bool, read_b: 
         pack_b = 0 if read_b and n >= tile.columns else 4 * across * vectors
         return down * across * step + pack_a + pack_b * (2 if tile.columns * item > 128 else 1)
 
-    return min(_TILES.get((target, item_bytes(dtype)), _NARROW_TILES), key=cost)
+    usual, *others = _TILES.get((target, item_bytes(dtype)), _NARROW_TILES)
+    best = min(others, key=cost)
+    return best if cost(best) < ANOTHER_KERNEL * cost(usual) else usual
+
+
+ANOTHER_KERNEL = 0.9
+"""A tile other than the usual has to gain a tenth: for it a new size may compile a kernel."""
 
 
 _LISTED_TILES = (Tile(6, 4), Tile(9, 2))  # as many rows as there are registers for addresses

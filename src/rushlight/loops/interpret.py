@@ -336,6 +336,7 @@ def results_of(node: Node) -> Sequence[tuple[views.Shape, dtype]]:
 
 _RULES: dict[str, Callable[..., Any]] = {
     "const": lambda node: np.asarray(node.attrs[0], node.dtype.compute),
+    "extent": lambda node: np.asarray(node.attrs[0], node.dtype.compute),
     "map": _map,
     "cast": lambda node, x: cast_array(x, node.dtype),
     "iota": _iota,

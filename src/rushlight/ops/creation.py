@@ -71,10 +71,11 @@ def _spaced(k: Any, start: Any, end: Any, steps: int) -> Any:
     first, last = k.cast(start, dt.float64), k.cast(end, dt.float64)
     if steps <= 1:
         return k.expand(first, (steps,))
-    step = (last - first) / float(steps - 1)
+    gaps = k.extent(float(steps - 1))
+    step = (last - first) / gaps
     index = k.cast(k.iota((steps,), 0), dt.float64)
-    rising, falling = first + index * step, last - (float(steps - 1) - index) * step
-    return k.select(index < float(steps // 2), rising, falling)
+    rising, falling = first + index * step, last - (gaps - index) * step
+    return k.select(index < k.extent(float(steps // 2)), rising, falling)
 
 
 LINSPACE = Op(

@@ -56,7 +56,7 @@ def _places(
     for dim, index in zip(dims, indices, strict=True):
         whole = k.cast(index, dt.int64)
         size = own.shape[dim]
-        whole = k.select(whole < 0, whole + size, whole) if wraps else whole
+        whole = k.select(whole < 0, whole + k.extent(size), whole) if wraps else whole
         placed = (*([1] * (count - len(whole.shape))), *whole.shape, *([1] * after))
         steps.append((k.reshape(whole, placed), own.strides[dim], size))
     return View(shape, strides, own.offset), steps

@@ -45,8 +45,9 @@ def max_pool_lower(
         at = k.iota(values.shape, axis) * stride[d] + within * dilation[d]
         if padding[d]:
             at = k.max(at - padding[d], 0)  # windows of nothing but -inf
-        step = views.numel(size[d + 1 :])
-        index = at * step if index is None else index + at * step
+        if d + 1 < count:
+            at = at * k.extent(views.numel(size[d + 1 :]))
+        index = at if index is None else index + at
     return values, index
 
 

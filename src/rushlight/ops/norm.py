@@ -74,7 +74,8 @@ def layer_norm(
 def _inverse_rms(k: Any, x: Any, dims: tuple[int, ...], eps: float) -> Any:
     """In float64, where squares of float32 cannot overflow (complex types keep their own)."""
     x = x if x.dtype.is_complex else k.cast(x, dt.float64)
-    square = k.reduce("sum", x * x, dims, True) / float(_count(x.shape, dims))
+    total = k.reduce("sum", x * x, dims, True)
+    square = total / k.cast(k.extent(float(_count(x.shape, dims))), x.dtype)
     return 1.0 / k.sqrt(square + eps)
 
 

@@ -119,13 +119,14 @@ def _divisor(
 ) -> Any:
     """How many elements each window has, as a number or a reference over positions."""
     if not isinstance(count, str):
-        return float(count)
+        is_unrolled = like.dtype.is_integral or views.numel(kernel) <= FEW_ELEMENTS
+        return float(count) if is_unrolled else k.cast(k.extent(float(count)), like.dtype)
     shape = like.shape
     total = None
     for d, (n, w, s, p, q) in enumerate(zip(size, kernel, stride, low, high, strict=True)):
         axis = len(shape) - len(kernel) + d
         start = k.iota(shape, axis) * s - p
-        end = k.min(start + w, n + q if count == "padded" else n)
+        end = k.min(start + w, k.extent(n + q if count == "padded" else n))
         start = start if count == "padded" else k.max(start, 0)
         total = end - start if total is None else total * (end - start)
     return k.cast(total, like.dtype)

@@ -124,7 +124,7 @@ def exact_mean(k: Any, x: Any, dims: Dims, keepdim: bool = True) -> Any:
     """The mean of wide x in float64 (complex types keep their own)."""
     work = x.dtype if x.dtype.is_complex else dt.float64
     total = k.reduce("sum", x, dims, keepdim, work)
-    return total / float(count_of(x.shape, dims)) if count_of(x.shape, dims) else total / 0.0
+    return total / k.cast(k.extent(float(count_of(x.shape, dims))), work)
 
 
 def centred(k: Any, x: Any, dims: Dims) -> Any:

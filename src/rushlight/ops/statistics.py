@@ -28,7 +28,7 @@ def variance(k: Any, x: Any, dims: Dims, correction: float) -> Any:
     away = away if x.dtype.is_complex else k.cast(away, dt.float64)
     freedom = max(count_of(x.shape, dims) - correction, 0.0)
     total = k.reduce("sum", away * away, dims, True)
-    return total / float(freedom)
+    return total / k.cast(k.extent(float(freedom)), total.dtype)
 
 
 def _var_lower(k: Any, x: Any, dim: Dims, keepdim: bool, correction: float) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rushlight.ir.node import Node
+from rushlight.schedule.reading import SINGLE
 
 if TYPE_CHECKING:
     from rushlight.schedule.fuse import Root, Unit
@@ -46,18 +47,30 @@ def worth_moving(
             continue
         read_back: dict[int, set[Node]] = defaultdict(set)
         for node in unit.reads:
-            maker = place.get(node, -1)
-            if maker >= 0 and node not in kept and readers[node] == [unit]:
-                read_back[maker].add(node)
+            if node in place and node not in kept:
+                maker = _maker(units, place[node], readers[node], unit)
+                if maker is not None:
+                    read_back[maker.number].add(node)
         for number, nodes in read_back.items():
-            maker_of_all = units[number]
-            nodes &= {root.home for root in maker_of_all.roots if root.kind == "store"}
             if len(nodes) < 2 or number >= unit.number:
                 continue
             made = _frontier(unit.roots, nodes)
-            move = Move(maker_of_all, made - nodes, nodes - made)
-            if _nbytes(move.made) < _nbytes(move.dropped) and can_join(move):
+            spared = nodes - made
+            move = Move(units[number], made - nodes, {n for n in spared if n.op != "contract"})
+            if _nbytes(move.made) < _nbytes(spared) and can_join(move):
                 yield move
+
+
+def _maker(units: list[Unit], number: int, readers: list[Unit], reader: Unit) -> Unit | None:
+    """The unit among whose results a node lies, if `reader` alone reads it back. The sums of a
+    contraction lie among those of the unit that becomes its epilogue once it alone reads them.
+    """
+    unit = units[number]
+    if unit.single is None:
+        return unit if readers == [reader] else None
+    if unit.single.op == "contract" and len(readers) == 2 and readers[1] is reader:
+        return readers[0] if readers[0].single is None else None
+    return None
 
 
 def _frontier(roots: Iterable[Root], given: set[Node]) -> set[Node]:
@@ -68,7 +81,7 @@ def _frontier(roots: Iterable[Root], given: set[Node]) -> set[Node]:
         known = depends.get(node)
         if known is None:
             if node not in inlined:
-                known = node in given or node.op in ("const", "scalar")
+                known = node in given or node.op in SINGLE
             else:
                 known = all(is_made_of_given(child, inlined) for child, _ in node.args)
             depends[node] = known
@@ -81,7 +94,7 @@ def _frontier(roots: Iterable[Root], given: set[Node]) -> set[Node]:
         stack = [root.source]
         while stack:
             node = stack.pop()
-            if node in seen or node.op in ("const", "scalar"):
+            if node in seen or node.op in SINGLE:
                 continue
             seen.add(node)
             if is_made_of_given(node, inlined):

@@ -18,6 +18,7 @@ from rushlight import views
 from rushlight.ir.node import Node, view_of
 from rushlight.schedule.early import Move, worth_moving
 from rushlight.schedule.reading import (
+    SINGLE,
     VIRTUAL,
     NotAffine,
     Reader,
@@ -169,8 +170,8 @@ class Fusion:
         self.place: dict[Node, int] = {}  # stored node -> number of the unit that makes it last
         self.touching: dict[Node, list[Unit]] = defaultdict(list)
         for node in self.order:
-            if node not in self.stored or node.op in ("leaf", "const", "scalar"):
-                if node in self.stored and node.op in ("const", "scalar"):
+            if node not in self.stored or node.op == "leaf" or node.op in SINGLE:
+                if node in self.stored and node.op in SINGLE:
                     self._add_root(self._store_root(node))
                 continue
             if node.op == "reduce":

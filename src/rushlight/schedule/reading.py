@@ -15,7 +15,8 @@ from rushlight.ir.node import Node
 from rushlight.ir.prims import PRIMS
 from rushlight.views import Shape, View
 
-VIRTUAL = frozenset(("map", "cast", "iota", "random", "gather", "const", "scalar"))
+SINGLE = frozenset(("const", "scalar", "extent"))  # one number for a whole kernel
+VIRTUAL = frozenset(("map", "cast", "iota", "random", "gather", *SINGLE))
 
 
 class NotAffine(Exception):
@@ -53,7 +54,7 @@ class Reader:
 
     def read(self, node: Node, view: View) -> Expression:
         """`node`'s elements (numbered in order) at `view` of this loop nest."""
-        key = (node, None if node.op in ("const", "scalar") else view)
+        key = (node, None if node.op in SINGLE else view)
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = self._make(node, view)
@@ -62,7 +63,7 @@ class Reader:
     def _make(self, node: Node, view: View) -> Expression:
         if node.op == "const":
             return Expression("const", node, None)
-        if node.op == "scalar":
+        if node.op in ("scalar", "extent"):
             return Expression("number", node, None)
         if self.is_stored(node):
             made = Expression("load", node, view)
