@@ -233,19 +233,25 @@ class CompiledGraph:
         for unit, read in self.readers[leaf]:
             if unit.number > maker.number:
                 return False
-            if unit is maker and not self._reads_in_place(unit, read):
+            if unit is maker and not self._reads_in_place(unit, read, node):
                 return False
         return True
 
     @staticmethod
-    def _reads_in_place(unit: Unit, leaf: Node) -> bool:
+    def _reads_in_place(unit: Unit, leaf: Node, node: Node) -> bool:
+        """Whether the unit reads each element of the leaf before it stores that of `node`."""
         if unit.inner is not None:
             return False
+        is_known = is_written = False
         for root in unit.roots:
             assert root.reader is not None
-            for (node, view), e in root.reader.loads.items():
-                if node is leaf and (e.kind != "load" or not views.is_whole(view, leaf.numel)):
-                    return False
+            loads = [(v, e) for (n, v), e in root.reader.loads.items() if n is leaf]
+            if any(e.kind != "load" or not views.is_whole(v, leaf.numel) for v, e in loads):
+                return False
+            if loads and is_written and not is_known:
+                return False
+            is_known = is_known or bool(loads)
+            is_written = is_written or root.home is node
         return True
 
     def _copy_unit(self, node: Node) -> Node:

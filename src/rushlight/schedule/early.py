@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rushlight.ir.node import Node
-from rushlight.schedule.reading import SINGLE
+from rushlight.schedule.reading import SINGLE, VIRTUAL
 
 if TYPE_CHECKING:
     from rushlight.schedule.fuse import Root, Unit
@@ -48,7 +48,7 @@ def worth_moving(
         read_back: dict[int, set[Node]] = defaultdict(set)
         for node in unit.reads:
             if node in place and node not in kept:
-                maker = _maker(units, place[node], readers[node], unit)
+                maker = _maker(node, units, place[node], readers[node], unit)
                 if maker is not None:
                     read_back[maker.number].add(node)
         for number, nodes in read_back.items():
@@ -61,13 +61,15 @@ def worth_moving(
                 yield move
 
 
-def _maker(units: list[Unit], number: int, readers: list[Unit], reader: Unit) -> Unit | None:
+def _maker(
+    node: Node, units: list[Unit], number: int, readers: list[Unit], reader: Unit
+) -> Unit | None:
     """The unit among whose results a node lies, if `reader` alone reads it back. The sums of a
     contraction lie among those of the unit that becomes its epilogue once it alone reads them.
     """
     unit = units[number]
     if unit.single is None:
-        return unit if readers == [reader] else None
+        return unit if node.op in VIRTUAL and readers == [reader] else None
     if unit.single.op == "contract" and len(readers) == 2 and readers[1] is reader:
         return readers[0] if readers[0].single is None else None
     return None
