@@ -177,6 +177,7 @@ class CompiledGraph:
         for node in extents:
             self._cell(node)[...] = node.attrs[0]
         self.packed = struct.Struct(f"={floats}d{len(numbers) - floats}q")
+        self.error_cells = self.errors.data
         self.no_errors = self.errors.tobytes()
         self.table[ERRORS] = self.errors.ctypes.data
         self.table[NUMBERS] = self.cells.ctypes.data
@@ -325,7 +326,7 @@ class CompiledGraph:
 
     def _stop_if_failed(self, checks: range) -> None:
         def stop(_: Sequence[int]) -> None:
-            if self.errors[checks.start : checks.stop].any():
+            if any(self.error_cells[checks.start : checks.stop]):
                 raise CheckFailed(self._failed_checks()[0])
 
         self.items.append(HostCall(stop))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import add, attrgetter
 from typing import Any  # tensors, trees of arguments
 
 from rushlight import tree
@@ -44,6 +45,40 @@ class _Result:
         return made
 
 
+class _Sources:
+    """Where a program's leaves lie: in storages that a call always reads, each at so many
+    bytes, but for those that have to be looked for.
+    """
+
+    def __init__(self) -> None:
+        self._storages: list[Storage] = []
+        self._bytes: list[int] = []
+        self._moving: list[tuple[int, Callable[[Sequence[Any]], int]]] = []
+
+    def add(self, storage: Storage, nbytes: int) -> None:
+        """The next leaf lies in a storage."""
+        self._storages.append(storage)
+        self._bytes.append(nbytes)
+
+    def add_moving(self, source: Callable[[Sequence[Any]], int]) -> None:
+        """The next leaf has to be looked for at every call."""
+        self._moving.append((len(self._storages) + len(self._moving), source))
+
+    def addresses(self, arguments: Sequence[Any]) -> list[int]:  # hot
+        """The addresses of all leaves; Stale if one has no memory."""
+        try:
+            found = list(map(add, map(_address_of, self._storages), self._bytes))
+        except AttributeError:
+            raise Stale(_NO_MEMORY) from None
+        for index, source in self._moving:
+            found.insert(index, source(arguments))
+        return found
+
+
+_address_of = attrgetter("value.buffer.address")
+_NO_MEMORY = "a tensor that it reads has no memory"
+
+
 class RememberedCall:
     """What a captured call did, ready to be done again."""
 
@@ -55,13 +90,13 @@ class RememberedCall:
         self.steps: list[Step] = capture.steps
         self.draws: list[Draw] = capture.draws
         self._note_options(capture)
+        self.guards.end()
         if not self.guards.hold():
             raise Refused("it changes Python objects that it also reads")
         if self.guards.opaque:
             raise Refused(f"it may read {self.guards.opaque}, whose changes cannot be seen")
         self.program = flush.program
         self.numbers = list(flush.numbers)
-        self.types = [value.type for value, _ in flush.targets.written]
         self.written = _written(flush, arguments)
         self._check_numbers(flush)
         self.fresh = [value.type for value in flush.targets.fresh]
@@ -103,10 +138,8 @@ class RememberedCall:
             if flush.numbers[step.at : step.at + len(floats)] != floats:
                 raise Refused("an optimizer's numbers are used out of order")
 
-    def _sources(
-        self, capture: Capture, flush: Flush, arguments: Sequence[Any]
-    ) -> list[Callable[[Sequence[Any]], int]]:
-        """For each leaf that the program reads, where its address comes from."""
+    def _sources(self, capture: Capture, flush: Flush, arguments: Sequence[Any]) -> _Sources:
+        """Where the address of each leaf that the program reads comes from."""
         known: dict[int, Storage] = {}
         owners: dict[int, Tensor] = {}
         for tensor in self.guards.tensors.values():
@@ -117,7 +150,7 @@ class RememberedCall:
         given = {
             id(_memory(a._storage)): i for i, a in enumerate(arguments) if isinstance(a, Tensor)
         }
-        found = []
+        found = _Sources()
         for index in self.program.leaves:
             buffer = flush.leaves[index]
             buffer = capture.copies.get(id(buffer), buffer)
@@ -125,15 +158,15 @@ class RememberedCall:
             if id(buffer) in owners:
                 if owners[id(buffer)]._grad is None:
                     raise Refused("it drops a gradient that it reads")
-                found.append(_of_gradient(owners[id(buffer)]))
+                found.add_moving(_of_gradient(owners[id(buffer)]))
             elif id(base) in known:
-                found.append(_of_storage(known[id(base)], buffer.address - base.address))
+                found.add(known[id(base)], buffer.address - base.address)
             elif id(base) in given:
                 at = given[id(base)]
                 offset = arguments[at]._offset * arguments[at].dtype.itemsize
                 if base is buffer and offset:
                     raise Refused("it reads around the part of a tensor that it was given")
-                found.append(_of_argument(at, buffer.address - base.address - offset))
+                found.add_moving(_of_argument(at, buffer.address - base.address - offset))
             else:
                 raise Refused(
                     "it makes a tensor out of Python data, or reads one from elsewhere"
@@ -149,7 +182,7 @@ class RememberedCall:
             if trace.edge is not trace.root:
                 trace.flush()
             self._check(arguments)
-            addresses = [source(arguments) for source in self.sources]
+            addresses = self.sources.addresses(arguments)
             numbers = self.numbers
             counted = []
             for step in self.steps:
@@ -176,10 +209,8 @@ class RememberedCall:
                 raise Stale("the program failed") from error
             for count in counted:
                 count()
-            for storage, type in zip(self.written, self.types, strict=True):
-                value = Value(type, storage.buffer)
-                value.claimed = True
-                storage.value = value
+            for storage in self.written:  # whose values nobody else holds
+                storage.value.claimed = True
                 storage.version += 1
             storages = [Storage(value) for value in made]
             for tensor, result in self.gradients:
@@ -303,12 +334,8 @@ def _of_gradient(owner: Tensor) -> Callable[[Sequence[Any]], int]:
     return lambda arguments: int(_realised(owner._grad._storage).address)  # type: ignore[union-attr]
 
 
-def _of_storage(storage: Storage, delta: int) -> Callable[[Sequence[Any]], int]:
-    return lambda arguments: int(_realised(storage).address + delta)
-
-
 def _realised(storage: Storage) -> Any:
     buffer = storage.value.buffer
     if buffer is None:
-        raise Stale("a tensor that it reads has no memory")
+        raise Stale(_NO_MEMORY)
     return buffer

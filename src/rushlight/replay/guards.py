@@ -11,24 +11,22 @@ from __future__ import annotations
 
 import dis
 import functools
-import operator
 import sys
 import types
 import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any  # any object of the user's
 
 from rushlight.optim.optimizer import STEP_HOOKS, Optimizer
 from rushlight.random.generator import Generator
+from rushlight.replay.snapshot import Snapshot
 from rushlight.tensor import Tensor
 
-MISSING = object()
 # What cannot change, or is compared where it is kept.
 _PLAIN = (
     type(None), bool, int, float, complex, str, bytes, range, slice, types.ModuleType,
     types.BuiltinFunctionType, types.CodeType, Generator,
 )  # fmt: skip
-_COMPARED = frozenset((bool, int, float, complex, str, bytes))
 _OURS = "rushlight"
 _MOST = 20_000  # objects: comparing more takes longer than Python does
 # Attributes of classes that are looked into when they run, if at all.
@@ -68,21 +66,16 @@ def is_users(module: object) -> bool:
 
 
 class Guards:
-    """What was read, as found; `hold` says whether it is all still so."""
+    """What was read, and whether it is all still as it was found."""
 
     def __init__(self) -> None:
         self.opaque = ""  # what was reached that cannot be watched
         self.tensors: dict[int, Tensor] = {}
-        self._looks: list[_Look] = []
         self.optimizers: dict[int, Optimizer] = {}
         self._seen: dict[int, object] = {}  # keeps what has been visited, so ids stay its own
-        self._items: list[tuple[Mapping[Any, Any], Any, object]] = []
-        self._dicts: list[tuple[dict[Any, Any], list[Any], list[Any]]] = []
         self._classes: set[type] = set()
-        self._sizes: list[tuple[Any, int]] = []
-        self._lists: list[tuple[list[Any], list[Any]]] = []
-        self._sets: list[tuple[Any, frozenset[Any]]] = []
-        self._cells: list[tuple[types.CellType, object]] = []
+        self._snapshot = Snapshot()
+        self.hold = self._snapshot.holds  # once `end` has been called
 
     # -- noting
 
@@ -98,7 +91,7 @@ class Guards:
                 content = cell.cell_contents
             except ValueError:
                 continue  # not set yet
-            self._cells.append((cell, content))
+            self._snapshot.add_cell(cell)
             self.note(content)
         self.note(function.__defaults__)
         self.note(function.__kwdefaults__)
@@ -112,7 +105,7 @@ class Guards:
             if name not in names:
                 continue
             found = names[name]
-            self._items.append((names, name, found))
+            self._snapshot.add_name(names, name)
             self.note(found)
             if isinstance(found, types.ModuleType):
                 self._note_module(found, code.co_names)
@@ -140,16 +133,17 @@ class Guards:
                 self._classes.add(base)
                 if "__slots__" in vars(base):
                     self.opaque = self.opaque or f"slots of {base.__qualname__}"
-                for name, value in vars(base).items():
-                    self._items.append((vars(base), name, value))
+                attributes = vars(base)
+                for name, value in attributes.items():
+                    self._snapshot.add_name(attributes, name)
                     if not name.startswith("__") and not isinstance(value, _OF_CLASSES):
                         self.note(value)
-                self._sizes.append((vars(base), len(vars(base))))
+                self._snapshot.add_size(attributes)
 
     def _note_names(self, table: Mapping[str, Any], names: Iterable[str]) -> None:
         for name in names:
             if name in table:
-                self._items.append((table, name, table[name]))
+                self._snapshot.add_name(table, name)
                 self.note(table[name])
 
     def note(self, found: Any) -> None:
@@ -169,11 +163,8 @@ class Guards:
             if found._storage.value.buffer is None:
                 return  # made by the call itself
             self.tensors[id(found)] = found
-            self._looks.append(_Look(found))
-            if found.__dict__:
-                self._note_dict(found.__dict__)
-            else:
-                self._sizes.append((found.__dict__, 0))
+            self._snapshot.add_tensor(found)
+            self._note_dict(found.__dict__)
         elif isinstance(found, tuple):
             for item in found:
                 self.note(item)
@@ -182,13 +173,13 @@ class Guards:
         elif isinstance(found, weakref.ref):
             self.note(found())
         elif isinstance(found, list):
-            self._lists.append((found, list(found)))
+            self._snapshot.add_list(found)
             for item in found:
                 self.note(item)
         elif isinstance(found, dict):
             self._note_dict(found)
         elif isinstance(found, set | frozenset):
-            self._sets.append((found, _typed(found)))
+            self._snapshot.add_set(found)
         elif isinstance(found, Optimizer):
             self._note_optimizer(found)
         elif isinstance(found, types.MethodType):
@@ -210,11 +201,7 @@ class Guards:
             self.opaque = self.opaque or f"an object of {kind.__module__}.{kind.__qualname__}"
 
     def _note_dict(self, found: dict[Any, Any]) -> None:
-        if any(isinstance(value, Tensor) for value in found.values()):
-            self._items += [(found, key, value) for key, value in found.items()]
-            self._sizes.append((found, len(found)))
-        else:
-            self._dicts.append((found, list(found), list(found.values())))
+        self._snapshot.add_dict(found)
         for value in found.values():
             self.note(value)
 
@@ -223,21 +210,21 @@ class Guards:
         self.optimizers[id(found)] = found
         own = vars(found)
         for name in ("param_groups", "state", "defaults", "step"):
-            self._items.append((own, name, own.get(name, MISSING)))
+            self._snapshot.add_name(own, name)
         tables = [table for name, table in own.items() if name.endswith("_hooks")]
         for table in (*tables, *STEP_HOOKS):
-            self._sizes.append((table, 0))  # hooks are code to run
-        self._sizes.append((found.state, len(found.state)))
-        self._lists.append((found.param_groups, list(found.param_groups)))
+            self._snapshot.add_empty(table)  # hooks are code to run
+        self._snapshot.add_size(found.state)
+        self._snapshot.add_list(found.param_groups)
         for group in found.param_groups:
             self.note(group["params"])
-            self._items.append((group, "params", group["params"]))
+            self._snapshot.add_name(group, "params")
         for param, state in found.state.items():
-            self._items.append((found.state, param, state))
-            self._sizes.append((state, len(state)))
+            self._snapshot.add_name(found.state, param)
+            self._snapshot.add_size(state)
             for name, value in state.items():
                 if name not in found.NUMBERS:
-                    self._items.append((state, name, value))
+                    self._snapshot.add_name(state, name)
                     self.note(value)
 
     def note_options(self, optimizer: Optimizer) -> None:
@@ -249,69 +236,6 @@ class Guards:
         """Whether an object is one of those noted (tensors aside)."""
         return id(found) in self._seen and not isinstance(found, Tensor)
 
-    # -- looking again
-
-    def hold(self) -> bool:  # hot
-        """Whether everything noted is as it was."""
-        try:
-            return (
-                all(
-                    list(now) == keys and _are_same(now.values(), values)
-                    for now, keys, values in self._dicts
-                )
-                and all(_typed(now) == then for now, then in self._sets)
-                and all(len(now) == size for now, size in self._sizes)
-                and all(_is_same(names.get(k, MISSING), then) for names, k, then in self._items)
-                and all(_is_same(cell.cell_contents, then) for cell, then in self._cells)
-                and all(_are_same(now, then) for now, then in self._lists)
-                and all(look.holds() for look in self._looks)
-            )
-        except Exception:  # a comparison of the user's that cannot be made
-            return False
-
-
-def _is_same(now: object, then: object) -> bool:
-    if now is then:
-        return True
-    if type(now) is not type(then) or type(now) not in _COMPARED:
-        return False
-    return bool(now == then) and repr(now) == repr(then)
-
-
-def _typed(found: Iterable[object]) -> frozenset[object]:
-    """The elements of a set with their types: 1, 1.0 and True are equal."""
-    return frozenset((type(item), item) for item in found)
-
-
-class _Look:
-    """What a call may depend on of a tensor but its elements."""
-
-    __slots__ = ("kind", "node", "shape", "storage", "tensor", "type", "view")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-        self.kind = type(tensor)
-        self.storage = tensor._storage
-        self.type = tensor._storage.value.type
-        self.node = tensor._node
-        self.view = tensor._view
-        self.shape = tensor._shape
-
-    def holds(self) -> bool:  # hot
-        """Whether the tensor looks the same; one with hooks never does: those are to run."""
-        tensor, node = self.tensor, self.node
-        return (
-            tensor._storage is self.storage
-            and tensor._node is node
-            and (node is None or not node.has_hooks)
-            and tensor._view is self.view
-            and tensor._shape is self.shape
-            and type(tensor) is self.kind
-            and self.storage.value.type == self.type
-        )
-
-
-def _are_same(now: Collection[Any], then: list[Any]) -> bool:
-    if len(now) != len(then):
-        return False
-    return all(map(operator.is_, now, then)) or all(map(_is_same, now, then))
+    def end(self) -> None:
+        """Everything has been noted: from now on `hold` says whether it is as it was."""
+        self._snapshot.close()
