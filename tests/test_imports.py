@@ -43,6 +43,7 @@ ROOMS = [
     "gradients",
     "storage",
     "surface",
+    "func",
     "typed",
     "determinism",
     "return_types",
@@ -77,8 +78,8 @@ ROOMS = [
 
 # The user's side of autograd: named for users under `autograd`, written on top of tensors.
 API = {
-    "autograd.forward_ad", "autograd.function", "autograd.functional", "autograd.grad_api",
-    "autograd.gradcheck", "autograd.graph",
+    "autograd.forward_ad", "autograd.function", "autograd.function_batch",
+    "autograd.functional", "autograd.grad_api", "autograd.gradcheck", "autograd.graph",
 }  # fmt: skip
 
 # The public namespace: `import rushlight as torch`. The rooms after it are written as a user

@@ -69,9 +69,9 @@ globals().update(_surface.NAMESPACES["torch"])
 
 _ROOMS = (
     "accelerator", "amp", "autograd", "compiler", "backends", "cpu", "cuda", "data",
-    "distributed", "distributions", "fft", "linalg", "masked", "mps", "multiprocessing", "nn",
-    "onnx", "ops", "optim", "random", "return_types", "serialization", "signal", "special",
-    "storage", "testing", "utils", "version",
+    "distributed", "distributions", "fft", "func", "linalg", "masked", "mps",
+    "multiprocessing", "nn", "onnx", "ops", "optim", "random", "return_types",
+    "serialization", "signal", "special", "storage", "testing", "utils", "version",
 )  # fmt: skip
 _AUTOCAST = (
     "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",
@@ -101,6 +101,7 @@ _ELSEWHERE = dict.fromkeys(_AUTOCAST, "amp.state") | {
     "get_deterministic_debug_mode": "determinism",
     "get_float32_matmul_precision": "determinism",
     "set_float32_matmul_precision": "determinism",
+    "vmap": "func",
     "get_num_threads": "runtime.pool",
     "set_num_threads": "runtime.pool",
     "set_flush_denormal": "determinism",

@@ -313,3 +313,47 @@ def mixed_devices(op: str, one: str, other: str) -> RuntimeError:
         f"{op}: Expected all tensors to be on the same device, but found at least two devices, "
         f"{one} and {other}!"
     )
+
+
+def random_in_vmap() -> RuntimeError:
+    return RuntimeError(
+        "vmap: a random operation was called with randomness='error' (the default). Use "
+        "randomness='same' or 'different', or draw the numbers outside of vmap."
+    )
+
+
+def batched_item() -> RuntimeError:
+    return RuntimeError(
+        "vmap: .item() was called on a Tensor that has a value for each sample of a batch. "
+        "Only tensor operations can take all of them at once."
+    )
+
+
+def batched_bool() -> RuntimeError:
+    return RuntimeError(
+        "vmap: data-dependent control flow on a Tensor that has a value for each sample of a "
+        "batch: samples would go different ways. torch.where chooses for each of them."
+    )
+
+
+def batched_read() -> RuntimeError:
+    return RuntimeError(
+        "vmap: elements of a Tensor that stands for each sample of a batch were to be read. "
+        "Inside of vmap only tensor operations see them."
+    )
+
+
+def batched_dynamic_shape(op: str) -> RuntimeError:
+    return RuntimeError(
+        f"vmap: {op} makes a shape that depends on data, so the samples of a batch would have "
+        f"different ones"
+    )
+
+
+def unbatched_write(shape: Sequence[int], sizes: Sequence[int]) -> RuntimeError:
+    return RuntimeError(
+        f"vmap: inplace write of a Tensor that is different for each sample of a batch (of "
+        f"{', '.join(map(str, sizes))}) into one of shape {shape_text(shape)} that all samples "
+        f"share. Use an operation that is not in-place, or make the destination from a batched "
+        f"Tensor (torch.zeros_like(x), x.new_zeros(...))."
+    )

@@ -22,7 +22,7 @@ from rushlight import dtypes as dt
 from rushlight.ir.builder import Builder, Ref
 from rushlight.ir.node import Node
 from rushlight.loops import interpret
-from rushlight.ops.registry import TensorType
+from rushlight.ops.registry import LevelOp, TensorType
 from rushlight.runtime import buffers
 from rushlight.schedule.reading import SINGLE
 from rushlight.trace.trace import Trace, hooks
@@ -232,7 +232,7 @@ def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:
     for step in path:
         if step.kind == "leaf":
             if step in needed:
-                refs[step.first] = k.leaf(step.first, step.outs[0].shape, step.outs[0].dtype)
+                refs[step.first] = k.leaf(step.first, step.outs[0].stored, step.outs[0].dtype)
             lowered.leaves[step.first] = leaf_count
             leaf_count += 1
         elif step.kind == "number":
@@ -253,6 +253,11 @@ def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:
 
 def _lower_step(k: Builder, step: Edge, refs: dict[int, Ref]) -> None:
     assert step.op is not None
+    if isinstance(step.op, LevelOp) or any(o.type.levels for o in step.operands):
+        from rushlight.ir.batch import lower_batched  # only where `vmap` is used
+
+        refs.update(enumerate(lower_batched(k, step, refs), step.first))
+        return
     operands = []
     for operand in step.operands:
         ref = refs[operand.position]
@@ -363,10 +368,10 @@ def read_buffer(buffer: Any, kind: dt.dtype, shape: tuple[int, ...]) -> Any:
 
 
 def write_buffer(buffer: Any, array: Any, type: TensorType) -> None:
-    stored = buffer.as_numpy(type.dtype.storage, type.shape)
+    stored = buffer.as_numpy(type.dtype.storage, type.stored)
     if type.dtype is dt.bfloat16:
         bits = np.ascontiguousarray(interpret.round_bfloat16(array)).view(np.uint32)
-        stored[...] = (bits >> 16).reshape(type.shape)
+        stored[...] = (bits >> 16).reshape(type.stored)
     else:
         stored[...] = array
 

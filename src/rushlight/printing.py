@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -100,11 +101,22 @@ def format_array(array: np.ndarray, dtype_name: str = "", *, indent: int = 7) ->
 
 def tensor_repr(tensor: Any) -> str:  # Any: the core's Tensor, which imports this room
     """The text of `Tensor.__repr__`; `Parameter` puts its heading in front of it."""
+    if tensor._storage.value.type.levels:
+        return _batched_repr(tensor)
     name = type(tensor).__name__
     prefix = "tensor(" if name in ("Tensor", "Parameter") else f"{name}("
     body, notes = _body_and_notes(tensor, len(prefix))
     notes += _gradient_note(tensor)
     return _with_notes(prefix + body, notes, len(prefix))
+
+
+def _batched_repr(tensor: Any) -> str:
+    """All samples of a tensor inside `vmap`."""
+    from rushlight.ops import batching  # only inside of vmap
+
+    level = batching.levels_of(tensor)[-1]
+    inner = textwrap.indent(tensor_repr(batching.leave(tensor.detach(), level, 0)), "    ")
+    return f"BatchedTensor(lvl={level[0] + 1}, bdim=0, value=\n{inner}\n)"
 
 
 # Around the body: prefix and suffixes

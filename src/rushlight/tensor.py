@@ -495,6 +495,8 @@ class Tensor:
             raise errors.item_of_meta()
         if self.numel() != 1:
             raise errors.not_one_element(self._shape)
+        if self._storage.value.type.levels:
+            raise errors.batched_item()
         return self._numbers().reshape(-1)[0].item()
 
     def _numbers(self) -> Any:
@@ -509,6 +511,8 @@ class Tensor:
         return self._numbers().tolist()
 
     def __bool__(self) -> bool:
+        if self._storage.value.type.levels:
+            raise errors.batched_bool()
         if self.numel() == 1:
             return bool(self.item())
         raise errors.ambiguous_bool(self._shape) if self.numel() else errors.no_values_bool()
@@ -658,6 +662,8 @@ def as_operand(x: Any) -> Any:
 def realised(storage: Storage) -> Any:
     """The buffer of a storage, after a flush if its value is pending."""
     value = storage.value
+    if value.type.levels:
+        raise errors.batched_read()
     if hooks.reading is not None:
         hooks.reading()
     if value.buffer is None:

@@ -44,3 +44,30 @@ def map(function: Callable[[Any], Any], tree: Any) -> Any:
     """`tree` with `function` applied to every leaf."""
     leaves, structure = flatten(tree)
     return unflatten([function(leaf) for leaf in leaves], structure)
+
+
+def spread_prefix(prefix: Any, structure: Any) -> list[Any] | None:
+    """One item of `prefix` for each leaf of a structure: what is a leaf of the prefix stands
+    for everything below it. None if the two do not match.
+    """
+    if not isinstance(prefix, tuple | list | dict):
+        return [prefix] * _count(structure)
+    if structure is None:
+        return None
+    kind, keys, parts = structure
+    if not isinstance(prefix, kind) or len(prefix) != len(parts):
+        return None
+    if keys is not None and set(keys) != set(prefix):
+        return None
+    inner = prefix if keys is None else [prefix[key] for key in keys]
+    found: list[Any] = []
+    for item, part in zip(inner, parts, strict=True):
+        below = spread_prefix(item, part)
+        if below is None:
+            return None
+        found += below
+    return found
+
+
+def _count(structure: Any) -> int:
+    return 1 if structure is None else sum([_count(part) for part in structure[2]])

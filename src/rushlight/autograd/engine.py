@@ -18,6 +18,7 @@ from rushlight import config, errors
 from rushlight.autograd import nan_search
 from rushlight.autograd.modes import enable_grad, no_grad
 from rushlight.devices import META
+from rushlight.ops import batching
 from rushlight.ops.movement import Placed
 from rushlight.ops.registry import OPS, TensorType, recorder
 from rushlight.trace.packing import Held
@@ -325,7 +326,7 @@ class Walk:
                 node.next, results, saved_operands, strict=True
             ):
                 if after is not None and grad is not None:
-                    self.send(after, output, fit(grad, saved))
+                    self.send(after, output, fit(grad, saved, after))
         if not self.retain_graph:
             node.free()
 
@@ -412,13 +413,17 @@ def _attach(node: Node, operands: list[Any], out: Any) -> None:
             tensor._node, tensor._output = node, i
 
 
-def fit(grad: Any, saved: Saved) -> Any:
-    """A gradient summed to the shape, and cast to the dtype, of the operand it belongs to."""
+def fit(grad: Any, saved: Saved, node: Node | None = None) -> Any:
+    """A gradient summed to the shape, and cast to the dtype, of the operand it belongs to. If
+    the operand's node is given: summed over the batches of `vmap` that the node is not in.
+    """
     _, _, shape, dtype = saved
     if isinstance(grad, Placed):
-        if grad.dtype is dtype:
+        if grad.dtype is dtype and not batching.levels_of(grad.part):
             return grad
         grad = grad.tensor()
+    if node is not None and grad._storage.value.type.levels:
+        grad = batching.summed(grad, node)
     if grad.shape != shape:
         grad = sum_to(grad, shape)
     if grad.dtype is not dtype:
@@ -461,7 +466,7 @@ def accumulate(tensor: Any, grad: Any, create_graph: bool) -> None:
 
 def _check_finite(node: Node, results: Sequence[Any]) -> None:
     for i, grad in enumerate(results):
-        if grad is not None and bool(grad.isnan().any()):
+        if grad is not None and bool(batching.whole(grad).isnan().any()):
             where, label = (
                 (node.edge.where, node.edge.label) if node.edge is not None else ("", "")
             )

@@ -12,6 +12,7 @@ from rushlight import config
 from rushlight.autograd import custom_tangents, engine
 from rushlight.autograd.intermediates import Forward, Kept
 from rushlight.autograd.modes import no_grad
+from rushlight.ops import batching
 from rushlight.ops.registry import Op, TensorType
 from rushlight.tensor import Tensor
 from rushlight.trace import packing
@@ -201,9 +202,34 @@ class Function(FunctionCtx):
             "forward mode AD."
         )
 
+    generate_vmap_rule = False  # whether `forward` may see samples of `vmap`
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """The results for whole batches, and where their samples are: `(output, out_dims)`.
+
+        info: `batch_size` and `randomness`. in_dims: for each argument the dimension of its
+        samples, None for what they share.
+        """
+        raise NotImplementedError("vmap is not implemented.")
+
+    @classmethod
+    def _by_batch(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Whether a rule for batches made the result inside of `vmap`, and the result."""
+        from rushlight.autograd import function_batch  # only inside of vmap
+
+        has_rule = cls.vmap is not Function.vmap
+        has_setup = cls.setup_context is not Function.setup_context
+        function_batch.check_supports(cls, has_setup, has_rule)
+        return has_rule, function_batch.apply_rule(cls, args, kwargs) if has_rule else None
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward`, and record this function for backward."""
+        if batching.active.batches:
+            is_done, result = cls._by_batch(args, kwargs)
+            if is_done:
+                return result
         ctx = type(f"{cls.__name__}Backward", (cls,), {})()
         FunctionCtx.__init__(ctx)
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)

@@ -8,7 +8,9 @@ from typing import Any  # tensors alone or in sequences
 from rushlight import errors
 from rushlight.autograd import engine
 from rushlight.autograd.graph import GradientEdge
+from rushlight.ops import batching
 from rushlight.tensor import Tensor
+from rushlight.trace.tape import next_sequence
 from rushlight.trace.write import current_node
 
 
@@ -120,21 +122,12 @@ def _batched(
     create: bool,
     unused: Any,
 ) -> tuple[Any, ...]:
-    from rushlight.ops.rearrange import stack  # only for batches
-
+    """One walk for a batch of cotangents, along their first dimension."""
     rows = _cotangents(roots, given)
-    count = next(r for r in rows if r is not None)._shape[0]
-    results = [
-        grad(
-            roots,
-            targets,
-            [None if r is None else r[i] for r in rows],
-            keep or i + 1 < count,
-            create,
-            allow_unused=unused,
-        )
-        for i in range(count)
-    ]
-    return tuple(
-        None if parts[0] is None else stack(list(parts)) for parts in zip(*results, strict=True)
-    )
+    sizes = [r._shape[0] for r in rows if r is not None and r._shape]
+    if not sizes:
+        raise ValueError("grad: is_grads_batched needs a batch of grad_outputs")
+    with batching.batch_of(sizes[0], "error", next_sequence()) as batch:
+        seeds = [None if r is None else batching.enter(r, batch.number, 0) for r in rows]
+        found = grad(roots, targets, seeds, keep, create, allow_unused=unused)
+        return tuple(None if g is None else batching.leave(g, batch.level, 0) for g in found)

@@ -103,6 +103,17 @@ class Ref:
         return self.k.map("ne", self, other)
 
 
+TAKES_BATCHES: set[Callable[..., Any]] = set()
+
+
+def takes_batches(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a NumPy function for `Builder.host` that takes any dimensions before those of one
+    sample, the same ones in all its arrays: `vmap` then need not call it for each sample.
+    """
+    TAKES_BATCHES.add(function)
+    return function
+
+
 EMPTY_RESULTS = {"sum": 0, "prod": 1, "any": False, "all": True}  # reductions of nothing
 Operand = Ref | int | float | bool | complex
 
@@ -262,6 +273,10 @@ class Builder:
     def copy(self, x: Ref) -> Ref:
         """x's elements as a node of their own, whole and in order."""
         return Ref(self, self.node("cast", [x.arg], (), x.shape, x.dtype))
+
+    def source_of(self, x: Ref) -> tuple[Ref, View]:
+        """A reference to the whole of a node, and the view through which x reads it."""
+        return Ref(self, x.node), view_of(x.arg)
 
     # -- computed by kernels of their own
 

@@ -7,6 +7,7 @@ the trace.
 
 FAMILIES = (  # one a line, each after those it imports
     "elementwise",
+    "batching",
     "arithmetic",
     "comparison",
     "selection",

@@ -8,6 +8,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.ops import batching
 from rushlight.ops.bounds import check_known
 from rushlight.ops.creation import FILL, FULL
 from rushlight.ops.elementwise import WHERE
@@ -552,6 +553,7 @@ def masked_select(input: Any, mask: Any) -> Any:
     """The elements where the mask holds, in order, as a vector."""
     if not is_mask(mask) or mask.dtype is not dt.bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
+    batching.refuse_sizes("masked_select", mask)
     shape = views.broadcast_shapes("masked_select", input._shape, mask._shape)
     wide, chosen = input.expand(shape), mask.expand(shape)
     if not shape:
@@ -585,7 +587,7 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
 @public("torch", "Tensor", out=True)
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
     """A copy with `src` at one index of a dimension."""
-    out = input.clone()
+    out = batching.spread_like(input.clone(), src)
     part = out.select(dim, index)
     if part._shape != src._shape:
         raise RuntimeError(
@@ -602,7 +604,7 @@ def slice_scatter(
 ) -> Any:
     """A copy with `src` at a slice of a dimension."""
     at = views.dim_index("slice_scatter", dim, input.ndim)
-    out = input.clone()
+    out = batching.spread_like(input.clone(), src)
     part = out[(slice(None),) * at + (slice(start, end, step),)]
     if part._shape != src._shape:
         raise RuntimeError(
@@ -618,7 +620,7 @@ def diagonal_scatter(
     input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Any:
     """A copy with `src` on a diagonal."""
-    out = input.clone()
+    out = batching.spread_like(input.clone(), src)
     part = out.diagonal(offset, dim1, dim2)
     if part._shape != src._shape:
         raise RuntimeError(
@@ -634,6 +636,6 @@ def as_strided_scatter(
     input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None
 ) -> Any:
     """A copy with `src` at a strided view."""
-    out = input.clone()
+    out = batching.spread_like(input.clone(), src)
     out.as_strided(size, stride, storage_offset or 0).copy_(src)
     return out

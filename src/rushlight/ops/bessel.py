@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any  # operands are tensors, references or numbers
 
 from rushlight import dtypes as dt
+from rushlight.ir.builder import takes_batches
 from rushlight.ops.elementwise import RECORDED, WHERE, pointwise, scaled, unary_function
 from rushlight.ops.registry import Op, public
 
@@ -131,6 +132,7 @@ def modified_bessel_i1(input: Any) -> Any:
 # -- by SciPy
 
 
+@takes_batches
 def by_scipy(*arrays: Any, name: str) -> Any:
     """`scipy.special.<name>` of the arrays."""
     try:
@@ -170,6 +172,7 @@ for _name, _scipy_name in (
     _scipy_function(_name, _scipy_name)
 
 
+@takes_batches
 def airy_values(x: Any) -> Any:
     """Ai(x), the first of SciPy's four."""
     return by_scipy(x, name="airy")[0]

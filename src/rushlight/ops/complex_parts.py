@@ -9,11 +9,13 @@ import numpy as np
 
 from rushlight import config, views
 from rushlight.dtypes import float16, float32, float64
+from rushlight.ir.builder import takes_batches
 from rushlight.ops.creation import unrelated
 from rushlight.ops.elementwise import CAST, WHERE, check_tensors, zeros_of
 from rushlight.ops.registry import Op, TensorType, public
 
 
+@takes_batches
 def _joined(real: Any, imag: Any) -> Any:
     """Without a product by i, which makes NaN of infinite parts."""
     out = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
@@ -47,8 +49,8 @@ COMPLEX = Op(
     lower=_complex_lower,
     vjp=lambda g, out, real, imag: (REAL(g), IMAG(g)),
 )
-REAL = _part_op("real", np.real, lambda g, out, x: COMPLEX(g, zeros_of(g)))
-IMAG = _part_op("imag", np.imag, lambda g, out, x: COMPLEX(zeros_of(g), g))
+REAL = _part_op("real", takes_batches(np.real), lambda g, out, x: COMPLEX(g, zeros_of(g)))
+IMAG = _part_op("imag", takes_batches(np.imag), lambda g, out, x: COMPLEX(zeros_of(g), g))
 CONJ = Op(
     "conj",
     type=lambda x: x,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
+from rushlight.ops import batching
 from rushlight.ops.registry import public
 
 
@@ -35,7 +36,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         mean = rows.sum(1, keepdim=True) / count
     else:
         total = weights.sum()
-        if not bool(total != 0):
+        if not bool((batching.whole(total) != 0).all()):
             raise RuntimeError("cov(): weights sum to zero, can't be normalized")
         mean = (rows * weights).sum(1, keepdim=True) / total
     away = rows - mean
@@ -78,7 +79,7 @@ def _weights(fweights: Any, aweights: Any, count: int) -> Any:
                 f"cov(): expected {name} to have the same numel as there are observations in "
                 f"the input but got {given.numel()} != {count}"
             )
-        if count and bool((given < 0).any()):
+        if count and bool((batching.whole(given) < 0).any()):
             raise RuntimeError(f"cov(): {name} cannot be negative")
     if fweights is None or aweights is None:
         return fweights if aweights is None else aweights

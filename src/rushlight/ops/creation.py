@@ -9,6 +9,7 @@ from typing import Any  # fill values are numbers, sizes come in several forms
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import Category, dtype
+from rushlight.ops import batching
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
 
@@ -139,6 +140,11 @@ def with_grad(made: Any, requires_grad: bool, device: Any = None, like: Any = No
     return made.requires_grad_() if requires_grad else made
 
 
+def _alike(made: Any, input: Any) -> Any:
+    """A new tensor: one for each sample of `vmap` that `input` has, as it may be written."""
+    return batching.spread_like(made, input) if input._storage.value.type.levels else made
+
+
 _STATIC = frozenset((0, 1, -1, math.inf, -math.inf))
 
 
@@ -188,7 +194,7 @@ def _constant_like(name: str, value: Any, doc: str) -> Any:
         memory_format: Any = None,
     ) -> Any:
         made = FULL(shape=input._shape, value=value, dtype=dtype or input.dtype)
-        return with_grad(made, requires_grad, device, input)
+        return with_grad(_alike(made, input), requires_grad, device, input)
 
     factory.__name__ = factory.__qualname__ = name
     factory.__doc__ = doc
@@ -208,7 +214,7 @@ def _constant_new(name: str, value: Any, doc: str) -> Any:
     ) -> Any:
         shape = _shape_of(name, size, named.get("size"))
         made = FULL(shape=shape, value=value, dtype=dtype or input.dtype)
-        return with_grad(made, requires_grad, device, input)
+        return with_grad(_alike(made, input), requires_grad, device, input)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = doc
@@ -264,7 +270,7 @@ def full_like(
     """One value in the shape and dtype of `input`."""
     made = filled("full_like", input._shape, fill_value, dtype or input.dtype)
     made = made.detach() if made.requires_grad else made
-    return with_grad(made, requires_grad, device, input)
+    return with_grad(_alike(made, input), requires_grad, device, input)
 
 
 @public("Tensor")
@@ -282,7 +288,7 @@ def new_full(
     """One value in this tensor's dtype."""
     shape = _shape_of("new_full", (size,), None)
     made = filled("new_full", shape, fill_value, dtype or input.dtype)
-    return with_grad(made, requires_grad, device, input)
+    return with_grad(_alike(made, input), requires_grad, device, input)
 
 
 @public("Tensor")
@@ -316,7 +322,7 @@ def new_empty_strided(
 ) -> Any:  # fmt: skip
     """Elements to be written, of this shape, these strides and this tensor's dtype."""
     made = empty_strided(size, stride, dtype=dtype or input.dtype, device="cpu")
-    return with_grad(made, requires_grad, device, input)
+    return with_grad(_alike(made, input), requires_grad, device, input)
 
 
 # -- ranges

@@ -15,6 +15,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors
+from rushlight.ops import batching
 from rushlight.ops.cross_entropy import reduction_of
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.registry import Op, TensorType, public
@@ -184,6 +185,7 @@ CTC_GRADIENT = Op(
 
 
 @public("F")
+@batching.by_sample
 def ctc_loss(
     log_probs: Any,
     targets: Any,

@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight.config import gradients_off
+from rushlight.ops import batching
 from rushlight.ops.bounds import check_known
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.registry import Op, TensorType, public
@@ -351,7 +352,9 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
         )
     if tensor.numel() == 0 and num_classes <= 0:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
-    low, high = _least_and_most(tensor, num_classes)
+    if num_classes == -1:
+        batching.refuse_sizes("one_hot without num_classes", tensor)
+    low, high = _least_and_most(batching.whole(tensor), num_classes)
     if low < 0:
         raise RuntimeError("Class values must be non-negative.")
     if num_classes != -1 and num_classes < 1:

@@ -15,6 +15,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.ops import batching
 from rushlight.ops.creation import ARANGE, FILL, FULL
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.fill_value import checked_value
@@ -62,19 +63,12 @@ def _places(
     return View(shape, strides, own.offset), steps
 
 
-def _source_of(k: Any, x: Any) -> tuple[Any, View]:
-    """The node under a reference, and the view through which its elements are read."""
-    own = x.view if x.view is not None else views.whole(x.shape)
-    plain = type(x)(k, x.node)
-    return plain, own
-
-
 def _label(wraps: bool) -> str:
     return errors.WRAPPED_INDEX if wraps else "index"
 
 
 def _index_lower(k: Any, x: Any, *indices: Any, dims: Shape, wraps: bool) -> Any:
-    plain, own = _source_of(k, x)
+    plain, own = k.source_of(x)
     view, steps = _places(k, own, dims, indices, wraps)
     if 0 in view.shape:
         return k.full(view.shape, 0, x.dtype)
@@ -403,6 +397,7 @@ def _without_masks(arrays: list[tuple[int, Any]]) -> tuple[Shape, list[Any]]:
             dims.append(at)
             indices.append(index)
             continue
+        batching.refuse_sizes("an index that is a mask", index)
         for d, places in enumerate(np.nonzero(index._numbers())):
             dims.append(at + d)
             indices.append(tensor_of_array(places, dt.int64))
@@ -538,6 +533,7 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     """The positions of elements that are not zero: a row for each, or a tuple of vectors."""
     from rushlight.tensor import tensor_of_array  # ops come before tensors
 
+    batching.refuse_sizes("nonzero", input)
     values = input.detach()._numbers()
     if as_tuple:
         return tuple(tensor_of_array(p, dt.int64) for p in np.nonzero(np.atleast_1d(values)))
@@ -552,6 +548,7 @@ def argwhere(input: Any) -> Any:
 
 
 @public("torch", "Tensor")
+@batching.by_sample
 def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
     """The first `size` positions of elements that are not zero, filled up if there are
     fewer.

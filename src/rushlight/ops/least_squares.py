@@ -8,6 +8,8 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.ir.builder import takes_batches
+from rushlight.ops import batching
 from rushlight.ops.linear_algebra import Array, check_matrix
 from rushlight.ops.linear_solve import PINV, pinv
 from rushlight.ops.registry import Op, TensorType, public
@@ -16,6 +18,7 @@ from rushlight.ops.return_types import lstsq_result
 DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
+@takes_batches
 def _solutions(a: Array, b: Array, rcond: float) -> tuple[Array, Array, Array]:
     """X of least squares and least norm, the ranks and the singular values."""
     *batch, m, n = a.shape
@@ -92,7 +95,7 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> An
     nothing = A.new_zeros((0,))
     is_over = m > n and driver != "gelsy"
     if is_over and driver != "gels":
-        is_over = bool((rank == n).all())
+        is_over = bool((batching.whole(rank) == n).all())
     return lstsq_result(
         found.squeeze(-1) if columns is not B else found,
         (a @ found - b).square().sum(-2) if is_over else nothing,

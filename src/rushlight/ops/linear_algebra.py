@@ -13,6 +13,8 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors
+from rushlight.ir.builder import takes_batches
+from rushlight.ops import batching
 from rushlight.ops.creation import EYE
 from rushlight.ops.elementwise import WHERE, shared
 from rushlight.ops.registry import Op, TensorType, public
@@ -53,7 +55,7 @@ def check_square(op: str, x: Any) -> None:
 
 def raise_if_failed(info: Any, message: str) -> None:
     """Read the flags of a host call: failures are raised on the user's line."""
-    if info.numel() and not info.is_meta and bool((info != 0).any()):
+    if info.numel() and not info.is_meta and bool((batching.whole(info) != 0).any()):
         raise errors.LinAlgError(message)
 
 
@@ -81,6 +83,7 @@ def _eye(x: Any) -> Any:
 # -- QR
 
 
+@takes_batches
 def _qr_host(a: Array, mode: Any) -> tuple[Array, Array]:
     q, r = np.linalg.qr(a, mode)
     return q, r
@@ -152,6 +155,7 @@ def _qr(input: Any, some: bool = True) -> Any:
 # -- singular values
 
 
+@takes_batches
 def _svd_host(a: Array, full: bool) -> tuple[Array, Array, Array]:
     *batch, m, n = a.shape
     if 0 in (m, n):
@@ -245,6 +249,7 @@ def _svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
 # -- eigenvalues
 
 
+@takes_batches
 def _eigh_host(a: Array, uplo: Any) -> tuple[Array, Array]:
     values, vectors = np.linalg.eigh(a, uplo)
     return values, vectors
@@ -309,6 +314,7 @@ def eigvalsh(A: Any, UPLO: str = "L") -> Any:
 # -- Cholesky
 
 
+@takes_batches
 def _lower_root(a: Array) -> tuple[Array, Array]:
     return attempted(np.linalg.cholesky, a)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import views
+from rushlight.ir.builder import takes_batches
 from rushlight.ops.creation import EYE
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.linear_algebra import (
@@ -39,10 +40,12 @@ def _flagged(function: Any, shape: Any, k: Any, *operands: Any) -> tuple[Any, ..
     return tuple(k.host(function, outputs, *operands))
 
 
+@takes_batches
 def _inverses(a: Array) -> tuple[Array, Array]:
     return attempted(np.linalg.inv, a)
 
 
+@takes_batches
 def _solutions(a: Array, b: Array) -> tuple[Array, Array]:
     return attempted(np.linalg.solve, a, b)
 
@@ -157,6 +160,7 @@ def _triangle(a: Array, upper: bool, unit: bool) -> Array:
     return a
 
 
+@takes_batches
 def _triangular_solutions(a: Array, b: Array, upper: bool, unit: bool) -> Array:
     return attempted(np.linalg.solve, _triangle(a, upper, unit), b)[0]
 
@@ -236,14 +240,16 @@ def _cofactors(a: Any) -> Any:
     return (u * (others * sign.unsqueeze(-1)).unsqueeze(-2)) @ vh
 
 
+_determinants = takes_batches(np.linalg.det)
 DET = Op(
     "linalg.det",
     type=lambda a: TensorType(a.shape[:-2], a.dtype),
-    lower=lambda k, a: k.host(np.linalg.det, ((a.shape[:-2], a.dtype),), a)[0],
+    lower=lambda k, a: k.host(_determinants, ((a.shape[:-2], a.dtype),), a)[0],
     vjp=lambda g, out, a: g.unsqueeze(-1).unsqueeze(-1) * _cofactors(a),
 )
 
 
+@takes_batches
 def _log_determinants(a: Array) -> tuple[Array, Array]:
     sign, size = np.linalg.slogdet(a)
     return sign, size
@@ -300,6 +306,7 @@ def logdet(input: Any) -> Any:
 # -- pseudoinverses
 
 
+@takes_batches
 def _pseudoinverses(a: Array, cut: Array) -> Array:
     if 0 in a.shape:
         return np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)

@@ -12,7 +12,8 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors
-from rushlight.ops import return_types
+from rushlight.ir.builder import takes_batches
+from rushlight.ops import batching, return_types
 from rushlight.ops.creation import EYE
 from rushlight.ops.linear_algebra import Array, check_matrix, check_square
 from rushlight.ops.linear_solve import solve_triangular
@@ -20,6 +21,7 @@ from rushlight.ops.rearrange import cat
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 
+@takes_batches
 def _factors(a: Array) -> tuple[Array, Array, Array]:
     """L and U in one matrix, exchanges from 1, and the first zero pivot from 1 (0 for none)."""
     *batch, m, n = a.shape
@@ -39,6 +41,7 @@ def _factors(a: Array) -> tuple[Array, Array, Array]:
     return made.reshape(a.shape), pivots.reshape(*batch, k), info.reshape(batch)
 
 
+@takes_batches
 def _permutations(pivots: Array, size: int) -> Array:
     """P of P L U = A, from the row exchanges."""
     *batch, k = pivots.shape
@@ -102,8 +105,9 @@ def _factored(op: str, a: Any, pivot: bool, is_checked: bool) -> Any:
     if not pivot:
         raise RuntimeError(f"{op}: LU without pivoting is not implemented on the CPU")
     packed, exchanges, info = LU(a)
-    if is_checked and info.numel() and bool((info != 0).any()):
-        first = int(info[info != 0][0])
+    flags = batching.whole(info)
+    if is_checked and flags.numel() and bool((flags != 0).any()):
+        first = int(flags[flags != 0][0])
         raise errors.LinAlgError(
             f"{op}: U[{first},{first}] is zero and using it on lu_solve would result in a "
             f"division by zero; torch.linalg.lu and lu_factor_ex factorise such matrices too"

@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors, arrays in host functions
 
 import numpy as np
 
+from rushlight.ir.builder import takes_batches
 from rushlight.ops.linear_algebra import Array, check_square
 from rushlight.ops.rearrange import cat
 from rushlight.ops.registry import Op, public
@@ -13,6 +14,7 @@ from rushlight.ops.registry import Op, public
 TERMS = 20  # of the series, where the norm is at most 1/2: the rest is below 1e-25
 
 
+@takes_batches
 def _exponentials(a: Array) -> Array:
     """In float64: a Taylor series of A / 2^s, squared s times."""
     if not a.size:

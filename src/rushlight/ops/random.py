@@ -18,6 +18,8 @@ from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.devices import META
 from rushlight.dtypes import dtype
+from rushlight.ir.builder import takes_batches
+from rushlight.ops import batching
 from rushlight.ops.creation import _shape_of, unrelated, with_grad
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
 from rushlight.random.generator import Generator, default_generator
@@ -25,8 +27,14 @@ from rushlight.random.generator import Generator, default_generator
 _MASK32 = 0xFFFFFFFF
 
 
-def _take(generator: Any, count: int) -> tuple[int, int]:
-    return (default_generator if generator is None else generator).take(count)
+def _take(generator: Any, count: int) -> tuple[int, Any]:
+    """Seed and first counter of a draw; inside `vmap` a counter for each sample."""
+    source = default_generator if generator is None else generator
+    if not batching.active.batches:
+        return source.take(count)
+    batches = batching.drawing()
+    seed, first = source.take(count * math.prod(b.size for b in batches))
+    return seed, batching.counters(first, count, batches)
 
 
 def _source(generator: Any, device: Any = None, like: Any = None) -> Any:
@@ -275,6 +283,7 @@ def randint_like(
     return with_grad(made, requires_grad, device, input)
 
 
+@takes_batches
 def _order(bits: Any) -> Any:
     return np.argsort(bits, kind="stable")
 
@@ -326,7 +335,8 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
         )
     kind = _floating("bernoulli", input.dtype)
     values = input.detach()
-    if not config.scopes.inference and input.numel() and not input.is_meta:
+    is_read = input.numel() and not input.is_meta and not batching.levels_of(values)
+    if not config.scopes.inference and is_read:
         least, most = float(values.min()), float(values.max())
         if not (least >= 0 and most <= 1):
             raise RuntimeError(
@@ -461,6 +471,7 @@ def normal(
     like = tensors[0] if tensors else None
     for x in (std,):
         is_known = hasattr(x, "_storage") and x.numel() and not x.is_meta
+        is_known = is_known and not batching.levels_of(x)
         least = float(x.min()) if is_known else x
         if not hasattr(least, "_storage") and not least >= 0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {least}")

@@ -8,6 +8,7 @@ from typing import Any  # operands are tensors
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
+from rushlight.ops import batching
 from rushlight.ops.creation import sizes_of
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.movement import EMBED, diagonal
@@ -98,8 +99,8 @@ def _is_data(parts: Sequence[Any]) -> bool:
     has_gradients = config.scopes.grad_enabled and any(p.requires_grad for p in parts)
     if has_gradients or any(recorder.has_tangent(p) for p in parts):
         return False
-    values = [p._storage.value for p in parts]
-    return all(v.buffer is not None and not v.type.is_meta for v in values)
+    types = [p._storage.value.type for p in parts if p._storage.value.buffer is not None]
+    return len(types) == len(parts) and not any(t.is_meta or t.levels for t in types)
 
 
 def _joined_now(parts: Sequence[Any], dim: int, kind: dtype) -> Any:
@@ -203,6 +204,7 @@ def tile(input: Any, *dims: Any, **named: Any) -> Any:
 def _repeat_counts(repeats: Any, size: int) -> Any:
     import numpy as np  # counts are data
 
+    batching.refuse_sizes("repeat_interleave", repeats)
     counts = np.asarray(repeats._numbers()).reshape(-1)
     if not np.issubdtype(counts.dtype, np.integer):
         raise RuntimeError("repeats has to be Long or Int tensor")

@@ -7,12 +7,14 @@ from typing import Any  # operands are tensors, arrays in host functions
 
 import numpy as np
 
+from rushlight.ir.builder import takes_batches
 from rushlight.ops.creation import EYE
 from rushlight.ops.linear_algebra import Array, check_matrix
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import geqrf as geqrf_result
 
 
+@takes_batches
 def _reflectors(a: Array) -> tuple[Array, Array]:
     h, tau = np.linalg.qr(a, "raw")
     return np.swapaxes(h, -1, -2), tau

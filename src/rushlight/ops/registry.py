@@ -17,16 +17,20 @@ from rushlight.dtypes import Category, Standing, bool_, complex128, dtype, float
 from rushlight.ops import precision
 from rushlight.views import Shape, contiguous_strides, numel
 
+Levels = tuple[tuple[int, int], ...]  # (number, batch size) of each, in order of number
+
 
 class TensorType:
     """Shape and dtype of a value; interned, so equal types are one object.
 
     `weak` marks a Python number (0-d; float64, int64 or bool), which hardly takes part in
-    promotion. `is_meta` marks what has no elements (`on_meta`, trace/placement.py).
+    promotion. `is_meta` marks what has no elements (`on_meta`, trace/placement.py). `levels`
+    are the batches of `vmap` that the value has samples of: shape, strides and numel are those
+    of one sample, and memory holds all, the batches outermost.
     """
 
-    __slots__ = ("dtype", "is_meta", "numel", "shape", "strides", "weak")
-    _known: dict[tuple[Shape, dtype, bool], TensorType] = {}
+    __slots__ = ("dtype", "is_meta", "levels", "numel", "shape", "strides", "weak")
+    _known: dict[tuple[Shape, dtype, bool, Levels], TensorType] = {}
     _known_meta: dict[tuple[Shape, dtype], TensorType] = {}
 
     shape: Shape
@@ -35,19 +39,35 @@ class TensorType:
     numel: int
     weak: bool
     is_meta: bool
+    levels: Levels
 
-    def __new__(cls, shape: Shape, dtype: dtype, weak: bool = False) -> TensorType:  # type: ignore[valid-type]
-        found = cls._known.get((shape, dtype, weak))
+    def __new__(
+        cls,
+        shape: Shape,
+        dtype: dtype,  # type: ignore[valid-type]
+        weak: bool = False,
+        levels: Levels = (),
+    ) -> TensorType:
+        found = cls._known.get((shape, dtype, weak, levels))
         if found is None:
             if len(cls._known) > 100_000:  # a bound, not a leak; types in use stay valid
                 cls._known.clear()
-            found = cls._known[(shape, dtype, weak)] = cls._make(shape, dtype, weak, False)
+            key = (shape, dtype, weak, levels)
+            found = cls._known[key] = cls._make(shape, dtype, weak, False, levels)
         return found
 
     @classmethod
-    def _make(cls, shape: Shape, dtype: dtype, weak: bool, is_meta: bool) -> TensorType:  # type: ignore[valid-type]
+    def _make(
+        cls,
+        shape: Shape,
+        dtype: dtype,  # type: ignore[valid-type]
+        weak: bool,
+        is_meta: bool,
+        levels: Levels,
+    ) -> TensorType:
         made = object.__new__(cls)
         made.shape, made.dtype, made.weak, made.is_meta = shape, dtype, weak, is_meta
+        made.levels = levels
         made.strides = contiguous_strides(shape)
         made.numel = numel(shape)
         return made
@@ -59,7 +79,7 @@ class TensorType:
         key = self.shape, self.dtype
         found = self._known_meta.get(key)
         if found is None:
-            found = self._known_meta[key] = self._make(*key, False, True)
+            found = self._known_meta[key] = self._make(*key, False, True, ())
         return found
 
     @property
@@ -67,8 +87,17 @@ class TensorType:
         return len(self.shape)
 
     @property
+    def stored(self) -> Shape:
+        """The shape of what memory holds: all samples."""
+        return (*[size for _, size in self.levels], *self.shape) if self.levels else self.shape
+
+    @property
     def nbytes(self) -> int:
-        return self.numel * self.dtype.itemsize
+        return numel(self.stored) * self.dtype.itemsize
+
+    def at(self, levels: Levels) -> TensorType:
+        """The type of samples of these batches."""
+        return TensorType(self.shape, self.dtype, self.weak and not levels, levels)
 
     @property
     def standing(self) -> Standing:
@@ -76,7 +105,13 @@ class TensorType:
         return Standing(self.dtype, 0 if self.weak else 2 if self.shape else 1)
 
     def __repr__(self) -> str:
-        return f"{self.dtype.name}{list(self.shape)}{' on meta' if self.is_meta else ''}"
+        over = "".join(f" x{size}@{number}" for number, size in self.levels)
+        return f"{self.dtype.name}{list(self.shape)}{over}{' on meta' if self.is_meta else ''}"
+
+
+def all_levels(types: Iterable[TensorType]) -> Levels:
+    """Every batch that one of the types has samples of."""
+    return tuple(sorted({level for t in types for level in t.levels}))
 
 
 NUMBER_TYPES = {
@@ -163,8 +198,31 @@ class Op:
         self.uses_out, self.uses = self.find_uses()
         return getattr(self, name)
 
+    def result_types(
+        self, types: Iterable[TensorType], named: dict[str, Any]
+    ) -> tuple[TensorType, ...]:
+        """What the type rule says of one sample, for every sample."""
+        types = tuple(types)
+        levels = all_levels(types)
+        if levels:
+            types = tuple(t.at(()) for t in types)
+        made = self.type(*types, **named)
+        outs = made if isinstance(made, tuple) else (made,)
+        return tuple([t.at(levels) for t in outs]) if levels else outs
+
     def __repr__(self) -> str:
         return f"Op({self.name})"
+
+
+class LevelOp(Op):
+    """An operation that begins or ends a batch: its type rule sees all levels."""
+
+    __slots__ = ()
+
+    def result_types(
+        self, types: Iterable[TensorType], named: dict[str, Any]
+    ) -> tuple[TensorType, ...]:
+        return (self.type(*types, **named),)
 
 
 OPS: dict[str, Op] = {}

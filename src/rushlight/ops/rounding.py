@@ -7,6 +7,7 @@ from typing import Any  # operands are tensors
 import numpy as np
 
 from rushlight import dtypes as dt
+from rushlight.ir.builder import takes_batches
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import (
     CAST,
@@ -83,6 +84,7 @@ def _frexp_type(x: TensorType) -> tuple[TensorType, TensorType]:
     return TensorType(x.shape, x.dtype), TensorType(x.shape, dt.int32)
 
 
+@takes_batches
 def split_float(x: Any) -> tuple[Any, Any]:
     """Fractions in [0.5, 1) and powers of two (infinities and NaN stay, with 0)."""
     fraction, power = np.frexp(x)

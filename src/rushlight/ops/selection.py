@@ -8,6 +8,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight.dtypes import finfo
+from rushlight.ir.builder import takes_batches
 from rushlight.ops.elementwise import (
     RECORDED,
     WHERE,
@@ -277,11 +278,13 @@ def _half_nextafter_lower(k: Any, a: Any, b: Any, kind: dt.dtype) -> Any:
     return k.host(function, [(shape, kind)], k.expand(a, shape), k.expand(b, shape))[0]
 
 
+@takes_batches
 def next_float16(a: Any, b: Any) -> Any:
     """The neighbour of each float16 value of a towards b (float32 arrays)."""
     return np.nextafter(a.astype(np.float16), b.astype(np.float16)).astype(np.float32)
 
 
+@takes_batches
 def next_bfloat16(a: Any, b: Any) -> Any:
     """The neighbour of each bfloat16 value of a towards b: these are float32 values whose last
     16 bits are zero, so the next one is 2**16 steps away.

@@ -13,7 +13,8 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.ops import return_types
+from rushlight.ir.builder import takes_batches
+from rushlight.ops import batching, return_types
 from rushlight.ops.advanced import GATHER
 from rushlight.ops.reduce import amax_vjp
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
@@ -21,6 +22,7 @@ from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 # -- sorting
 
 
+@takes_batches
 def argsort_rows(rows: Any, descending: bool) -> Any:
     """Stable positions of the sorted order along the last dimension."""
     if not descending:
@@ -29,6 +31,7 @@ def argsort_rows(rows: Any, descending: bool) -> Any:
     return last - np.argsort(rows[..., ::-1], axis=-1, kind="stable")[..., ::-1]
 
 
+@takes_batches
 def leading_rows(rows: Any, count: int, largest: bool) -> Any:
     """Positions of the `count` first values of each row in sorted order."""
     return argsort_rows(rows, largest)[..., :count]
@@ -150,6 +153,7 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     return return_types.kthvalue(*_nth("kthvalue", input, k - 1, at, keepdim))
 
 
+@takes_batches
 def median_rows(rows: Any, skip_nan: bool) -> Any:
     """The position of the lower median of each row; of its first NaN unless these are
     skipped.
@@ -166,6 +170,7 @@ def median_rows(rows: Any, skip_nan: bool) -> Any:
     return np.take_along_axis(order, ((count - 1) // 2)[..., None], -1)
 
 
+@takes_batches
 def mode_rows(rows: Any) -> Any:
     """The last position of the most frequent value (the least of them) of each row; the first
     of a row of NaNs, which are all different.
@@ -268,6 +273,7 @@ def unique(
 ) -> Any:  # fmt: skip
     """The different values, in order (or the different parts along `dim`)."""
     _check_sortable("unique", input)
+    batching.refuse_sizes("unique", input)
     values = input.detach()._numbers()
     axis = None if dim is None else views.dim_index("unique", dim, input.ndim)
     if axis is not None and not input._shape[axis] and 0 in input._shape:
@@ -294,6 +300,7 @@ def unique_consecutive(
     dim: int | None = None,
 ) -> Any:
     """The values without immediate repetitions."""
+    batching.refuse_sizes("unique_consecutive", input)
     values = input.detach()._numbers()
     rows = values.reshape(-1) if dim is None else np.moveaxis(values, dim, 0)
     differs = rows[1:] != rows[:-1]
@@ -322,6 +329,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise RuntimeError(f'"bincount_cpu" not implemented for {input.dtype!r}')
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
+    batching.refuse_sizes("bincount", input)
     values = input.detach()._numbers().reshape(-1)
     if values.size and values.min() < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
@@ -353,6 +361,7 @@ def isin(
 # -- places in sorted sequences
 
 
+@takes_batches
 def search_rows(sequence: Any, values: Any, side: str) -> Any:
     """Insertion points, row by row or in one sequence; NaN belongs at the end."""
     length = sequence.shape[-1]
@@ -441,6 +450,7 @@ def bucketize(
 
 
 @public("torch", "Tensor", out=True)
+@batching.by_sample
 def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
     """How many elements fall into each of `bins` equal intervals between min and max."""
     if bins <= 0:
@@ -463,6 +473,7 @@ def _limits(op: str, values: Any, low: float, high: float) -> tuple[float, float
 
 
 @public("torch", "Tensor")
+@batching.by_sample
 def histogram(
     input: Any, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
 ) -> Any:

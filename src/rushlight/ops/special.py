@@ -11,6 +11,7 @@ import numpy as np
 
 from rushlight import config, errors
 from rushlight import dtypes as dt
+from rushlight.ir.builder import takes_batches
 from rushlight.ops.bessel import host_function
 from rushlight.ops.elementwise import (
     CAST,
@@ -303,6 +304,7 @@ spherical_bessel_j0 = _special(pointwise("spherical_bessel_j0", _spherical_lower
 # -- orthogonal polynomials
 
 
+@takes_batches
 def polynomial_values(x: Any, n: Any, *, family: str) -> Any:
     """The polynomial of degree n at x, by the family's recurrence (arrays, element by
     element).

@@ -317,7 +317,7 @@ def _operand_type(x: Any) -> TensorType:
     value_type: TensorType = x._storage.value.type
     if value_type.weak:
         return value_type
-    return TensorType(x._shape, x.dtype)
+    return TensorType(x._shape, x.dtype, False, value_type.levels)
 
 
 def _miss(
@@ -338,11 +338,11 @@ def _miss(
         else:
             described.append(Operand(position, None, number_type(x)))
     named = dict(zip(op.attrs, attrs, strict=True))
-    outs = op.type(*(o.type for o in described), **named)
+    outs = op.result_types([o.type for o in described], named)
     parent = trace.edge
     edge = Edge(parent, "op", parent.next)
     edge.op, edge.attrs, edge.operands = op, attrs, tuple(described)
-    edge.outs = outs if isinstance(outs, tuple) else (outs,)
+    edge.outs = outs
     if config.process.has_places:
         edge.outs = hooks.types_of_mixed(trace, op, operands, edge.operands, edge.outs)
     edge.next = parent.next + len(edge.outs)

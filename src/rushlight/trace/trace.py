@@ -12,7 +12,7 @@ from typing import Any  # the Tensor class comes later
 
 import numpy as np
 
-from rushlight import config
+from rushlight import config, errors
 from rushlight.dtypes import Category, of_number
 from rushlight.ops.registry import NUMBER_TYPES, TensorType
 from rushlight.trace import misses
@@ -51,6 +51,7 @@ class Hooks:
     with_elements: Callable[[list[Value]], list[Value]]
     types_of_mixed: Callable[..., tuple[TensorType, ...]]
     alias: Callable[[Any], Any]  # a handle on the same elements, without derivatives
+    spread: Callable[[Value, TensorType], Value]
 
 
 hooks = Hooks()
@@ -153,7 +154,9 @@ class Trace:
         known = self.windows.get(key)
         if known is not None:
             return known
-        if value.type.is_meta or numel(view.shape) == numel(value.type.shape):
+        if numel(view.shape) == numel(value.type.shape):
+            return value, view
+        if value.type.is_meta or value.type.levels:
             return value, view
         found = self.windows[key] = hooks.make_window(value, view)
         self.window_bases.append(value.buffer)
@@ -204,6 +207,8 @@ class Trace:
         no later step needs. True if that was done: positions are to be looked up anew.
         """
         if value.buffer is not None or self.nodes or not isinstance(node, Accumulate):
+            return False
+        if value.type.levels:  # not a parameter, but a sample of `vmap`
             return False
         self.flush()
         return True
@@ -311,6 +316,8 @@ local = _Local()
 def write_storage(trace: Trace, storage: Storage, value: Value) -> None:
     """Give a storage its next Value; memory it already has is written at the flush."""
     old = storage.value
+    if value.type is not old.type and value.type.levels != old.type.levels:
+        value = _for_samples(value, old.type)
     if old.buffer is not None and storage.buffer is None and not old.claimed:
         storage.buffer = old.buffer
         old.claimed = True
@@ -322,6 +329,14 @@ def write_storage(trace: Trace, storage: Storage, value: Value) -> None:
         trace.replaced.append((weakref.ref(storage), old.type, old.position))
     storage.value = value
     storage.version += 1
+
+
+def _for_samples(value: Value, type: TensorType) -> Value:
+    """A Value that is written into a storage of `type`, for every sample that this has."""
+    more = set(value.type.levels) - set(type.levels)
+    if more:
+        raise errors.unbatched_write(type.shape, [size for _, size in sorted(more)])
+    return hooks.spread(value, type)
 
 
 def flush() -> None:

@@ -13,9 +13,10 @@ from typing import Any  # tensors come later
 from rushlight import config, errors, views
 from rushlight.ops.registry import OPS, Op, TensorType, recorder
 from rushlight.trace import origin
-from rushlight.trace.record import make_tensor, set_view
+from rushlight.trace.record import make_tensor, set_view, value_tensor
 from rushlight.trace.tape import Accumulate, Node
 from rushlight.trace.trace import hooks, local, recording, write_storage
+from rushlight.trace.value import Value
 from rushlight.views import View
 
 
@@ -161,6 +162,16 @@ def write(x: Any, source: Any, op_name: str) -> Any:
 
 
 recorder.write = write
+
+
+def _spread(value: Value, type: TensorType) -> Value:
+    """A Value for every sample that `type` has."""
+    with config.gradients_off():
+        made = OPS["spread_batch"](value_tensor(value), levels=type.levels)
+    return made._storage.value  # type: ignore[no-any-return]
+
+
+hooks.spread = _spread
 
 
 def _note_hidden_write(x: Any, op_name: str) -> None:
