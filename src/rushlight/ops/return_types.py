@@ -155,3 +155,14 @@ class lstsq_result(NamedTuple):
     residuals: Any
     rank: Any
     singular_values: Any
+
+
+class ldl_factor_result(NamedTuple):
+    LD: Any
+    pivots: Any
+
+
+class ldl_factor_ex_result(NamedTuple):
+    LD: Any
+    pivots: Any
+    info: Any
