@@ -133,3 +133,68 @@ def test_products_of_reflections(shape):
     packed, tau = rushlight.geqrf(a)
     q = rushlight.orgqr(packed, tau)
     rushlight.testing.assert_close(q @ packed[..., :n, :].triu(), a)
+
+
+# -- symmetric matrices that are not definite
+
+
+def _symmetric(size, kind):
+    x = torch.randn((2, size, size), generator=torch.Generator().manual_seed(size)).double()
+    x = x + x.mT
+    if kind == "empty diagonal":
+        x.diagonal(dim1=-2, dim2=-1).zero_()
+    return x.round() if kind == "small integers" else x
+
+
+@pytest.mark.parametrize("kind", ["any", "empty diagonal", "small integers"])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 6, 20])
+def test_ldl_factors_and_solutions(size, kind):
+    theirs = _symmetric(size, kind)
+    ours = rushlight.tensor(theirs.numpy())
+    found, expected = linalg.ldl_factor_ex(ours), torch.linalg.ldl_factor_ex(theirs)
+    for a, b in zip(found, expected, strict=True):
+        same(a, b)
+    if (expected.info == 0).all():
+        b = torch.ones((2, size, 3), dtype=torch.float64)
+        x = linalg.ldl_solve(*linalg.ldl_factor(ours), rushlight.tensor(b.numpy()))
+        same(x, torch.linalg.ldl_solve(*expected[:2], b), rtol=1e-8, atol=1e-8)
+
+
+def test_ldl_of_what_is_not_symmetric_and_regular():
+    with pytest.raises(RuntimeError, match="singular"):
+        linalg.ldl_factor(rushlight.zeros(2, 2))
+    with pytest.raises(RuntimeError, match="square"):
+        linalg.ldl_factor(rushlight.zeros(2, 3))
+    packed, pivots = linalg.ldl_factor(rushlight.eye(2))
+    with pytest.raises(RuntimeError, match="Incompatible"):
+        linalg.ldl_solve(packed, pivots, rushlight.ones(3, 1))
+    with pytest.raises(RuntimeError, match="dtype"):
+        linalg.ldl_solve(packed, pivots, rushlight.ones(2, 1, dtype=rushlight.float64))
+    with pytest.raises(RuntimeError, match="shape"):
+        linalg.ldl_solve(packed, pivots[:1], rushlight.ones(2, 1))
+    with pytest.raises(NotImplementedError, match="ldl_factor"):
+        linalg.ldl_factor(rushlight.eye(2).requires_grad_())[0].sum().backward()
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6), (2, 5, 3)])
+def test_singular_values_by_random_projections(shape):
+    rank = rushlight.randn(*shape[:-1], 2) @ rushlight.randn(*shape[:-2], 2, shape[-1])
+    u, s, v = rushlight.svd_lowrank(rank, 3)
+    same(
+        u @ rushlight.diag_embed(s) @ v.mT, torch.from_numpy(rank.numpy()), rtol=1e-3, atol=1e-4
+    )
+    offset = rushlight.ones(shape[-1])
+    u, s, v = rushlight.svd_lowrank(rank + offset, 3, M=offset)
+    same(
+        u @ rushlight.diag_embed(s) @ v.mT, torch.from_numpy(rank.numpy()), rtol=1e-3, atol=1e-4
+    )
+
+
+def test_principal_components():
+    theirs = torch.randn((7, 4), generator=torch.Generator().manual_seed(0))
+    ours = rushlight.tensor(theirs.numpy())
+    same(rushlight.pca_lowrank(ours)[1], torch.pca_lowrank(theirs)[1])
+    same(rushlight.pca_lowrank(ours, 4, center=False)[1], torch.linalg.svdvals(theirs))
+    for arguments in ((ours, 5), (ours, -1), (ours, 2, True, -1)):
+        with pytest.raises(ValueError, match="pca_lowrank|svd_lowrank|q\\("):
+            rushlight.pca_lowrank(*arguments)

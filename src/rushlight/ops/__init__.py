@@ -32,6 +32,8 @@ FAMILIES = (  # one a line, each after those it imports
     "indexing",
     "advanced",
     "sort",
+    "histograms",
+    "segments",
     "quantile",
     "differences",
     "covariance",

@@ -15,7 +15,7 @@ import numpy as np
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops import return_types
-from rushlight.ops.linear_algebra import Array, check_matrix, check_square
+from rushlight.ops.linear_algebra import Array, check_matrix, check_square, raise_if_failed
 from rushlight.ops.registry import Op, TensorType, public
 
 _GROWTH = (1 + math.sqrt(17)) / 8  # the bound on growth is least when blocks are chosen by it
@@ -150,8 +150,8 @@ def ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False
     check_matrix(op, A)
     check_square(op, A)
     packed, pivots, info = LDL(A)
-    if check_errors and info.numel() and bool((info != 0).any()):
-        raise errors.LinAlgError(f"{op}: D has a zero on its diagonal, so A is singular")
+    if check_errors:
+        raise_if_failed(info, f"{op}: D has a zero on its diagonal, so A is singular")
     return return_types.ldl_factor_ex_result(packed, pivots, info)
 
 

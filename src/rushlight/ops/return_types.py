@@ -70,6 +70,11 @@ class histogram(NamedTuple):
     bin_edges: Any
 
 
+class histogramdd(NamedTuple):
+    hist: Any
+    bin_edges: Any
+
+
 class QR(NamedTuple):
     Q: Any
     R: Any

@@ -1,4 +1,4 @@
-"""Order and membership: sort, topk, unique, searchsorted, histograms.
+"""Order and membership: sort, topk, unique, searchsorted.
 
 Sorting finds positions with NumPy between kernels; values are then gathered, so that gradients
 follow by themselves. NaN counts as the greatest value.
@@ -255,7 +255,7 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
 # -- sets: their sizes depend on the data
 
 
-def _made(array: Any, kind: Any) -> Any:
+def made_of(array: Any, kind: Any) -> Any:
     from rushlight.tensor import tensor_of_array  # ops come before tensors
 
     return tensor_of_array(array, kind)
@@ -286,9 +286,9 @@ def unique(
     )
     inverse = inverse.reshape(values.shape if axis is None else (-1,))
     return _packed(
-        _made(found, input.dtype),
-        _made(inverse, dt.int64) if return_inverse else None,
-        _made(counts, dt.int64) if return_counts else None,
+        made_of(found, input.dtype),
+        made_of(inverse, dt.int64) if return_inverse else None,
+        made_of(counts, dt.int64) if return_counts else None,
     )
 
 
@@ -312,11 +312,11 @@ def unique_consecutive(
     inverse = np.cumsum(starts) - 1
     counts = np.diff(np.append(np.flatnonzero(starts), len(rows)))
     return _packed(
-        _made(found, input.dtype),
-        _made(inverse.reshape(values.shape if dim is None else (-1,)), dt.int64)
+        made_of(found, input.dtype),
+        made_of(inverse.reshape(values.shape if dim is None else (-1,)), dt.int64)
         if return_inverse
         else None,
-        _made(counts, dt.int64) if return_counts else None,
+        made_of(counts, dt.int64) if return_counts else None,
     )
 
 
@@ -334,7 +334,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     if values.size and values.min() < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:
-        return _made(np.bincount(values, minlength=minlength), dt.int64)
+        return made_of(np.bincount(values, minlength=minlength), dt.int64)
     if weights._shape != input._shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     count = max(minlength, int(values.max()) + 1 if values.size else 0)
@@ -444,46 +444,3 @@ def bucketize(
             f"dim({boundaries.ndim})"
         )
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
-
-
-# -- histograms
-
-
-@public("torch", "Tensor", out=True)
-@batching.by_sample
-def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
-    """How many elements fall into each of `bins` equal intervals between min and max."""
-    if bins <= 0:
-        raise RuntimeError("bins must be > 0")
-    values = input.detach()._numbers().reshape(-1)
-    low, high = _limits("histc", values, float(min), float(max))
-    inside = values[(values >= low) & (values <= high)].astype(np.float64)
-    places = np.minimum(((inside - low) * bins / (high - low)).astype(np.int64), bins - 1)
-    return _made(np.bincount(places, minlength=bins), input.dtype)
-
-
-def _limits(op: str, values: Any, low: float, high: float) -> tuple[float, float]:
-    if low > high:
-        raise RuntimeError(f"{op}: max must be larger than min")
-    if low == high and values.size:
-        low, high = float(values.min()), float(values.max())
-    if not (np.isfinite(low) and np.isfinite(high)):
-        raise RuntimeError(f"{op}: range of [{low}, {high}] is not finite")
-    return (low - 1, high + 1) if low == high else (low, high)
-
-
-@public("torch", "Tensor")
-@batching.by_sample
-def histogram(
-    input: Any, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
-) -> Any:
-    """Counts (or sums of weights) in bins given by number or by edges, and the edges."""
-    values = input.detach()._numbers().reshape(-1).astype(np.float64)
-    weights = None if weight is None else weight.detach()._numbers().reshape(-1)
-    if hasattr(bins, "_storage"):
-        edges = bins._numbers().astype(np.float64)
-    else:
-        low, high = _limits("histogram", values, *(range or (0.0, 0.0)))
-        edges = np.linspace(low, high, int(bins) + 1)
-    counts, edges = np.histogram(values, edges, weights=weights, density=bool(density))
-    return return_types.histogram(_made(counts, input.dtype), _made(edges, input.dtype))
