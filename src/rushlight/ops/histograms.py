@@ -49,7 +49,8 @@ def _spaced(low: float, high: float, bins: int, kind: Any) -> Array:
         first + step * index.astype(kind),
         last - step * (bins - index).astype(kind),
     )
-    return np.where(index < (bins + 1) // 2, rising, falling).astype(kind)
+    edges: Array = np.where(index < (bins + 1) // 2, rising, falling).astype(kind)
+    return edges
 
 
 def _check_bins(op: str, bins: int) -> int:
