@@ -43,6 +43,8 @@ ROOMS = [
     "gradients",
     "storage",
     "surface",
+    "overrides",
+    "_C",
     "func",
     "typed",
     "determinism",

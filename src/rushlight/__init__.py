@@ -53,7 +53,7 @@ from rushlight.random.generator import (
     seed,
     set_rng_state,
 )
-from rushlight.tensor import Size, Tensor, from_numpy, tensor
+from rushlight.tensor import Size, Tensor, from_numpy
 
 e, inf, nan, newaxis, pi = (
     2.718281828459045,
@@ -68,9 +68,9 @@ globals().update(_ALIASES)
 globals().update(_surface.NAMESPACES["torch"])
 
 _ROOMS = (
-    "accelerator", "amp", "autograd", "compiler", "backends", "cpu", "cuda", "data",
+    "_C", "accelerator", "amp", "autograd", "compiler", "backends", "cpu", "cuda", "data",
     "distributed", "distributions", "fft", "func", "linalg", "masked", "mps",
-    "multiprocessing", "nn", "onnx", "ops", "optim", "random", "return_types",
+    "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "random", "return_types",
     "serialization", "signal", "special", "storage", "testing", "utils", "version",
 )  # fmt: skip
 _AUTOCAST = (

@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any  # binds functions of any signature
 
 from rushlight import ops
 from rushlight.config import process
 from rushlight.ops import precision
 from rushlight.ops.registry import PUBLIC, Public, recorder
-from rushlight.tensor import Tensor
+from rushlight.tensor import Tensor, tensor
 from rushlight.trace.trace import local, recording
 from rushlight.trace.write import check_apart, write
 
@@ -30,6 +31,7 @@ def bind_all() -> None:
     for entry in PUBLIC:
         for name in (entry.name, *entry.aliases):
             _bind(entry, name)
+    NAMESPACES["torch"]["tensor"] = twin(tensor, "tensor")
 
 
 def _bind(entry: Public, name: str) -> None:
@@ -37,11 +39,11 @@ def _bind(entry: Public, name: str) -> None:
     if called is not plain:
         plain = precision.as_given(plain)
     if "Tensor" in entry.places:
-        setattr(Tensor, name, called)
+        setattr(Tensor, name, twin(called, name))
         if entry.inplace:
             setattr(Tensor, name + "_", in_place_form(plain, name))
-    callable_form = out_form(called, plain, name) if entry.out else called
-    if "torch" in entry.places and _is_factory(plain):
+    callable_form = out_form(called, plain, name) if entry.out else twin(called, name)
+    if "torch" in entry.places and is_factory(plain):
         callable_form = factory_form(called, callable_form)
     for place in entry.places:
         if place != "Tensor":
@@ -50,7 +52,28 @@ def _bind(entry: Public, name: str) -> None:
                 NAMESPACES[place][name + "_"] = in_place_form(plain, name)
 
 
-def _is_factory(plain: Function) -> bool:
+def twin(function: Function, name: str) -> Function:
+    """The function as another object with its public name: users' calls can be taken over, ours
+    are not.
+
+    It has the same code, so a call costs the same (overrides/dispatch.py).
+    """
+    assert isinstance(function, FunctionType)
+    made = FunctionType(
+        function.__code__,
+        function.__globals__,
+        name,
+        function.__defaults__,
+        function.__closure__,
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__doc__ = function.__doc__
+    made.__module__, made.__annotations__ = function.__module__, function.__annotations__
+    made.__dict__.update(function.__dict__)
+    return made
+
+
+def is_factory(plain: Function) -> bool:
     """Whether a function makes tensors from other things than a tensor."""
     code = plain.__code__
     named = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -107,7 +130,13 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
     @functools.wraps(plain)
     def inner(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
-            return called(*args, **kwargs)
+            try:
+                return called(*args, **kwargs)
+            except (AttributeError, TypeError):
+                result = taken_over(inner, args, kwargs)
+                if result is NotImplemented:
+                    raise
+                return result
         result = plain(*args, **kwargs)
         if isinstance(result, tuple):
             for target, part in zip(out, result, strict=True):
@@ -117,6 +146,25 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
 
     inner.__signature__ = _with_out(plain)  # type: ignore[attr-defined]
     return inner
+
+
+def taken_over(function: Function, args: Any, kwargs: Any) -> Any:
+    """A call that failed, if it is the first that an argument overrides; or NotImplemented."""
+    if process.has_overrides or not any(map(_may_override, (*args, *kwargs.values()))):
+        return NotImplemented
+    from rushlight.overrides import dispatch  # for programs that override only
+
+    dispatch.activate()
+    return function(*args, **kwargs)
+
+
+def _may_override(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(hasattr(type(v), "__torch_function__") for v in value)
+    return hasattr(type(value), "__torch_function__") and not isinstance(value, Tensor)
+
+
+recorder.taken_over = taken_over
 
 
 def _with_out(plain: Function) -> inspect.Signature:

@@ -63,13 +63,18 @@ class Size(tuple[int, ...]):
         return Size(tuple(self) * count)
 
 
+def disabled_torch_function(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """`__torch_function__` of a class that overrides nothing: results are plain tensors."""
+    return func(*args, **(kwargs or {}))
+
+
 def _operator(op: Any) -> Callable[[Any, Any], Any]:
     """The method of a binary operator: an Op, or a function of two operands."""
 
     def operator(self: Any, other: Any) -> Any:  # hot
         if isinstance(other, _OPERANDS):
             return recorder.record_two(op, self, other, ())
-        return _with_array(op, self, other)
+        return _with_object(operator, op, self, other)
 
     return operator if isinstance(op, Op) else _function_operator(op, False)
 
@@ -82,25 +87,32 @@ def _reflected(op: Any) -> Callable[[Any, Any], Any]:
             if not isinstance(self, Tensor):
                 raise errors.not_a_tensor(op.name, "self", self)
             return recorder.record_two(op, other, self, ())
-        return _with_array(lambda a, b: op(b, a), self, other)
+        return _with_object(operator, lambda a, b: op(b, a), self, other)
 
     return operator if isinstance(op, Op) else _function_operator(op, True)
 
 
 def _function_operator(function: Callable[[Any, Any], Any], is_reflected: bool) -> Any:
+    def swapped(a: Any, b: Any) -> Any:
+        return function(b, a)
+
+    apply = swapped if is_reflected else function
+
     def operator(self: Any, other: Any) -> Any:
-        if not isinstance(other, _OPERANDS):
-            if not isinstance(other, np.ndarray):
-                return NotImplemented
-            other = from_numpy(other)
-        return function(other, self) if is_reflected else function(self, other)
+        if isinstance(other, _OPERANDS):
+            return apply(self, other)
+        return _with_object(operator, apply, self, other)
 
     return operator
 
 
-def _with_array(op: Callable[[Any, Any], Any], x: Any, other: Any) -> Any:
-    """An operator with a NumPy array; NotImplemented for what no tensor knows."""
-    return op(x, from_numpy(other)) if isinstance(other, np.ndarray) else NotImplemented
+def _with_object(operator: Any, apply: Callable[[Any, Any], Any], x: Any, other: Any) -> Any:
+    """An operator with an array, or with an object that overrides; else NotImplemented."""
+    if isinstance(other, np.ndarray):
+        return apply(x, from_numpy(other))
+    if hasattr(type(other), "__torch_function__"):
+        return recorder.taken_over(operator, (x, other), {})
+    return NotImplemented
 
 
 class Tensor:
@@ -136,9 +148,30 @@ class Tensor:
     __array_priority__ = 1000
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls is Tensor and (args or kwargs):
-            return _legacy_tensor(*args, **kwargs)
-        return object.__new__(cls)
+        made = _legacy_tensor(*args, **kwargs)
+        return made if cls is Tensor else _in_class(made, cls)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__torch_function__ is not disabled_torch_function:
+            from rushlight.overrides import dispatch  # for programs with such a class only
+
+            dispatch.activate()
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Call `func`; tensors among the results become tensors of this class."""
+        from rushlight.overrides import protocol  # for programs with subclasses only
+
+        return protocol.default_handler(cls, func, types, args, kwargs)
+
+    def as_subclass(self, cls: Any) -> Any:
+        """The same tensor, with its memory and history, as one of a subclass."""
+        if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+            raise TypeError(f"as_subclass: {cls!r} is no subclass of Tensor")
+        return _in_class(self, cls)
 
     if TYPE_CHECKING:  # the operations that `surface.py` binds
 
@@ -592,10 +625,12 @@ class Tensor:
     __pow__ = _operator(arithmetic.pow)
     __rpow__ = _reflected(arithmetic.pow)
 
-    def __matmul__(self, other: Any) -> Tensor:
-        if not isinstance(other, Tensor):
+    def __matmul__(self, other: Any) -> Any:
+        if isinstance(other, Tensor):
+            return contract.matmul(self, other)
+        if isinstance(other, np.ndarray):
             return NotImplemented
-        return contract.matmul(self, other)
+        return _with_object(Tensor.__matmul__, contract.matmul, self, other)
 
     __rmatmul__ = _reflected(contract.matmul)
 
@@ -634,7 +669,7 @@ def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tens
 
     def operator(self: Tensor, other: Any) -> Tensor:
         if not isinstance(other, _OPERANDS) and not isinstance(other, np.ndarray):
-            return NotImplemented
+            return _with_object(operator, operator, self, other)
         return getattr(self, method)(as_operand(other))
 
     operator.__name__ = operator.__qualname__ = symbol
@@ -651,8 +686,22 @@ for _symbol, _method in (
     setattr(Tensor, _symbol, _in_place_operator(_symbol, _method))
 
 
+for _symbol, _member in vars(Tensor).items():
+    if getattr(_member, "__name__", "") == "operator":
+        _member.__name__ = _symbol
+        _member.__qualname__ = f"Tensor.{_symbol}"
 hooks.tensor_class = Tensor
 _OPERANDS = (Tensor, int, float, bool, complex, np.number, np.bool_)
+
+
+def _in_class(x: Any, cls: Any) -> Any:
+    """Another handle of a class on x: a leaf's gradient still goes to x."""
+    source = movement.view_as(x, x) if isinstance(x._node, Accumulate) else x
+    out = object.__new__(cls)
+    for name in Tensor.__slots__:
+        if not name.startswith("__") and hasattr(source, name):
+            setattr(out, name, getattr(source, name))
+    return out
 
 
 def as_operand(x: Any) -> Any:

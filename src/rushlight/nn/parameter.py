@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import Any
 
 import rushlight as rl
-from rushlight.tensor import Tensor
+from rushlight.tensor import Tensor, disabled_torch_function
 
 
 class _ParameterMeta(type(Tensor)):
@@ -30,6 +30,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     Parameter containing:
     tensor([1., 1.], requires_grad=True)
     """
+
+    __torch_function__ = disabled_torch_function
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -59,6 +61,8 @@ class Buffer(Tensor, metaclass=_ParameterMeta):
 
     A buffer that is not persistent stays out of `state_dict`.
     """
+
+    __torch_function__ = disabled_torch_function
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:
@@ -123,6 +127,7 @@ class UninitializedBuffer(_Uninitialized, Tensor):
     """A buffer of a lazy layer: it gets its shape at the first forward."""
 
     cls_to_become = Tensor
+    __torch_function__ = disabled_torch_function
 
     def __new__(
         cls,

@@ -285,6 +285,7 @@ class Recorder:
     view: Callable[[Op, Any, Any, tuple[Any, ...]], Any]  # (op, tensor, view, attrs) -> tensor
     write: Callable[[Any, Any, str], Any]  # (destination, source, name) -> destination
     place_of: Callable[[Any, Any], Any]  # (device, like) -> device
+    taken_over: Callable[[Any, Any, Any], Any]  # (function, args, kwargs) of a failed call
     placed: Callable[[Any, Any, Any], Any]  # (factory's result, device, like) -> tensor
     by_name: Callable[[Callable[..., Any], Any, Any], Any]  # (factory, args, kwargs) -> tensor
     beside: Callable[[Any, Any], Any]  # (source, destination) -> source on its device

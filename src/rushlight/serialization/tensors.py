@@ -244,7 +244,7 @@ def _as_pickled(tensor: Any) -> Any:
 
 def rebuild_tensor(
     kind: type,
-    data: Bytes | None,
+    data: Bytes | _StorageBox | None,
     dtype_name: str,
     offset: int,
     size: tuple[int, ...],
@@ -253,8 +253,11 @@ def rebuild_tensor(
     attributes: dict[str, Any],
 ) -> Any:
     """The inverse of `reduce_tensor`."""
-    data = data if data is not None else Bytes(np.empty(0, np.uint8), device="meta")
-    tensor = view_of(data, dtype_name, offset, size, stride)
+    if isinstance(data, _StorageBox):  # a shallow copy, which pickles nothing
+        tensor = data.tensor.as_strided(size, stride, offset)
+    else:
+        data = data if data is not None else Bytes(np.empty(0, np.uint8), device="meta")
+        tensor = view_of(data, dtype_name, offset, size, stride)
     return dressed(tensor, kind, requires_grad, attributes)
 
 
