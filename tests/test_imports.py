@@ -103,6 +103,8 @@ LATE_IMPORTS = {
     ("autograd", "tensor"): "Variable is another name of Tensor",
     ("pipeline", "native"): "LLVM is loaded by the first flush, not by the import",
     ("tensor", "__init__"): "a few methods are the namespace's functions by another name",
+    ("surface", "overrides"): "only programs with classes that override need it",
+    ("tensor", "overrides"): "only programs with classes that override need it",
     ("tensor", "printing"): "only repr needs it",
     ("tensor", "serialization"): "only pickling needs it",
 }

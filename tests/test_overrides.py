@@ -99,7 +99,8 @@ def _logger(lib, log):
 
 CALLS = [
     "x + 1", "1 + x", "x - 1", "1 - x", "x * 2", "2 * x", "x / 2", "x ** 2", "2 ** x", "x // 2",
-    "x % 2", "x @ x", "-x", "abs(x)", "x < 1", "x == 1", "x[0]", "len(x)", "x.shape", "x[None].T",
+    "x % 2", "x @ x", "-x", "abs(x)", "x < 1", "x == 1", "x[0]", "len(x)", "x.shape",
+    "x[None].T",
     "x.device", "x.requires_grad", "x.grad", "x.data", "x.detach()", "repr(x)", "x.sum()",
     "x.size()", "lib.sum(x)", "lib.add(x, 1)", "lib.cat([x, x])", "lib.stack((lib.ones(3), x))",
     "lib.nn.functional.relu(x)", "lib.nn.functional.softmax(x, 0)", "lib.zeros_like(x)",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any  # functions of any signature
 
-import rushlight as rl
 from rushlight.overrides.dispatch import is_method
 from rushlight.surface import NAMESPACES, is_factory
 from rushlight.tensor import Tensor
@@ -55,10 +55,10 @@ def get_overridable_functions() -> dict[Any, list[Function]]:
 
 
 def _owner(name: str) -> Any:
-    owner: Any = rl
-    for part in name.split(".")[1:-1]:
-        owner = getattr(owner, part)
-    return owner
+    owner = name.rpartition(".")[0]
+    if owner == "torch.Tensor":
+        return Tensor
+    return importlib.import_module(owner.replace("torch", "rushlight", 1))
 
 
 def get_testing_overrides() -> dict[Function, Function]:
