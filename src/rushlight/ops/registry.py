@@ -31,7 +31,7 @@ class TensorType:
 
     __slots__ = ("dtype", "is_meta", "levels", "numel", "shape", "strides", "weak")
     _known: dict[tuple[Shape, dtype, bool, Levels], TensorType] = {}
-    _known_meta: dict[tuple[Shape, dtype], TensorType] = {}
+    _known_meta: dict[tuple[Shape, dtype, Levels], TensorType] = {}
 
     shape: Shape
     dtype: dtype
@@ -76,10 +76,11 @@ class TensorType:
         """The type of a value of this shape and dtype that has no elements."""
         if self.is_meta:
             return self
-        key = self.shape, self.dtype
+        key = self.shape, self.dtype, self.levels
         found = self._known_meta.get(key)
         if found is None:
-            found = self._known_meta[key] = self._make(*key, False, True, ())
+            made = self._make(self.shape, self.dtype, False, True, self.levels)
+            found = self._known_meta[key] = made
         return found
 
     @property
