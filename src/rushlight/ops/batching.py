@@ -128,6 +128,14 @@ SPREAD = LevelOp(  # the same for every sample of more batches
     vjp=lambda g, out, x, levels: g,  # the engine sums it where that is due
     jvp=lambda tangents, out, x, levels: tangents[0],
 )
+SUM = LevelOp(  # the sum of all samples
+    "sum_batch",
+    attrs=("level",),
+    type=lambda x, level: x.at(tuple([found for found in x.levels if found != level])),
+    lower=lambda k, x, level: k.total(x, level),
+    vjp=lambda g, out, x, level: g,
+    jvp=lambda tangents, out, x, level: SUM(tangents[0], level=level),
+)
 COUNT = LevelOp(  # where in a stream of random numbers each sample draws
     "count_batch",
     attrs=("level", "count"),
@@ -173,7 +181,7 @@ def summed(g: Any, node: Any) -> Any:
     inside = {b.number for b in active.batches}
     for level in levels_of(g):
         if level[0] not in inside and node.sequence < _begun[level[0]]:
-            g = leave(g, level, 0).sum(0)
+            g = SUM(g, level=level)
     return g
 
 
