@@ -192,7 +192,7 @@ def test_every_primitive_of_the_builder_has_a_batching_rule():
     """One that is not overridden would see one sample's shape and all samples' elements."""
     written_in_others = {
         "arg", "const", "leaf", "scalar", "full", "iota", "wide", "flip", "checked", "pad",
-        "cat", "recurrence", "recurrence_grad", "items",
+        "cat", "recurrence", "recurrence_grad", "items", "extent",
     }  # fmt: skip
     public = {n for n in vars(Builder) if not n.startswith("_")}
     assert public - written_in_others <= set(vars(BatchBuilder))
@@ -384,6 +384,88 @@ def test_a_graph_that_is_kept_keeps_its_batch_apart_from_new_ones():
     together = rushlight.vmap(later)(rushlight.tensor([1.0, 2.0, 3.0]))
     for factor, g in zip((1.0, 2.0, 3.0), together, strict=True):
         assert g.allclose(later(rushlight.tensor(factor)))
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_the_gradient_of_shared_weights_is_one_product(kind):
+    """It has the bits that it has without `vmap`, and no sample's gradient is stored."""
+    kind = getattr(rushlight, kind)
+    weight = rushlight.randn(9, 7).to(kind).requires_grad_()
+    rows, seed = rushlight.randn(40, 7).to(kind), rushlight.randn(40, 9).to(kind)
+    found = []
+    for call in (lambda w: rushlight.vmap(lambda r: w @ r)(rows), lambda w: rows @ w.t()):
+        (g,) = rushlight.autograd.grad(call(weight), weight, seed)
+        found.append(g.float().tolist())
+    if kind is rushlight.float32:
+        assert found[0] == found[1]
+    assert np.allclose(found[0], found[1], rtol=2e-2, atol=2e-1)
+
+
+def test_backward_inside_of_a_batch():
+    leaf, rows = rushlight.ones(3, requires_grad=True), rushlight.randn(4, 3)
+
+    def inner(row):
+        own = row.clone().requires_grad_()
+        own.sum().backward()
+        (own * own).sum().backward()
+        return own.grad
+
+    assert rushlight.vmap(inner)(rows).allclose(1 + 2 * rows)
+    with pytest.raises(RuntimeError, match="outside"):
+        rushlight.vmap(lambda row: (row * leaf).sum().backward() or row)(rows)
+    assert leaf.grad is None
+
+
+def test_forward_mode_in_a_batch_and_around_one():
+    forward_ad = rushlight.autograd.forward_ad
+    rushlight.manual_seed(4)
+    rows, tangents, weight = rushlight.randn(5, 3), rushlight.randn(5, 3), rushlight.randn(4, 3)
+
+    def function(row):
+        made = rushlight.zeros_like(row)
+        made[0] = row[1] * 2
+        made[1:].add_(row[0])
+        return (weight @ made).tanh().prod()
+
+    def derivative(call, primal, tangent):
+        with forward_ad.dual_level():
+            out = call(forward_ad.make_dual(primal, tangent))
+            return forward_ad.unpack_dual(out).tangent
+
+    alone = [derivative(function, r, t) for r, t in zip(rows, tangents, strict=True)]
+    inside = rushlight.vmap(lambda r, t: derivative(function, r, t))(rows, tangents)
+    around = derivative(rushlight.vmap(function), rows, tangents)
+    for expected, a, b in zip(alone, inside, around, strict=True):
+        assert a.allclose(expected) and b.allclose(expected)
+    columns = rushlight.vmap(lambda t: derivative(function, rows[0], t))(rushlight.eye(3))
+    leaf = rows[0].clone().requires_grad_()
+    assert columns.allclose(rushlight.autograd.grad(function(leaf), leaf)[0])
+
+
+def test_a_flush_inside_of_a_batch():
+    """Samples in memory, views of them and writes to them."""
+    weight, rows = rushlight.randn(4, 3, requires_grad=True), rushlight.randn(5, 3)
+
+    def function(row, flush):
+        a = (weight @ row).tanh()
+        flush()
+        b = a[1:] * 2 + row.sum()
+        flush()
+        c = b[1:].clone()
+        c[0] = row[0]
+        flush()
+        c.add_(1)
+        return rushlight.cat([c, a.detach(), b]).sum()
+
+    from rushlight.trace.trace import flush
+
+    found = []
+    for each in (flush, lambda: None):
+        out = rushlight.vmap(function, in_dims=(0, None))(rows, each)
+        each()
+        found.append((out.tolist(), rushlight.autograd.grad(out.sum(), weight)[0]))
+    assert found[0][0] == found[1][0]
+    assert found[0][1].allclose(found[1][1], rtol=1e-5)
 
 
 def test_calls_record_the_path_of_the_first():

@@ -357,3 +357,11 @@ def unbatched_write(shape: Sequence[int], sizes: Sequence[int]) -> RuntimeError:
         f"share. Use an operation that is not in-place, or make the destination from a batched "
         f"Tensor (torch.zeros_like(x), x.new_zeros(...))."
     )
+
+
+def backward_in_vmap(shape: Sequence[int]) -> RuntimeError:
+    return RuntimeError(
+        f"vmap: backward() inside of it would accumulate the gradient of each sample into one "
+        f"leaf of shape {shape_text(shape)} from outside. Use torch.func.grad or "
+        f"torch.autograd.grad inside, or call backward() on the result."
+    )

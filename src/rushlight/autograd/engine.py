@@ -448,6 +448,8 @@ def accumulate(tensor: Any, grad: Any, create_graph: bool) -> None:
     """
     if config.process.has_places:
         grad = recorder.beside(grad, tensor)
+    if batching.levels_of(grad):
+        batching.check_stays(grad, tensor)
     if tensor._grad is None:
         if grad._view is not None:
             grad = grad.clone()
@@ -457,7 +459,7 @@ def accumulate(tensor: Any, grad: Any, create_graph: bool) -> None:
         if create_graph:
             own._node, own._output = grad._node, grad._output
         tensor._grad = own
-    elif create_graph:
+    elif create_graph or batching.levels_of(grad):  # the first may be equal for all samples
         tensor._grad = tensor._grad + grad
     else:
         with no_grad():

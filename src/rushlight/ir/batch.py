@@ -164,7 +164,7 @@ class BatchBuilder(Builder):
         whole = (*sizes_of(levels), *shape)
         first = self.spread(offset, levels, shape)
         for d, step in enumerate(views.contiguous_strides(whole)[: len(levels)]):
-            first = first - self.inner.iota(whole, d) * step
+            first = first - self.inner.iota(whole, d) * self.inner.extent(step)
         made = self.inner.random(whole, self.spread(seed, levels, shape), first)
         return self.given(made, levels)
 

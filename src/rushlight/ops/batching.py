@@ -143,7 +143,7 @@ COUNT = LevelOp(  # where in a stream of random numbers each sample draws
         (), dt.int64, False, tuple(sorted((*first.levels, level)))
     ),
     lower=lambda k, first, level, count: (
-        k.enter(k.iota((level[1],), 0) * count, level[0], 0) + k.cast(first, dt.int64)
+        k.enter(k.iota((level[1],), 0) * k.extent(count), level[0], 0) + k.cast(first, dt.int64)
     ),
     vjp=None,
 )
@@ -183,6 +183,13 @@ def summed(g: Any, node: Any) -> Any:
         if level[0] not in inside and node.sequence < _begun[level[0]]:
             g = SUM(g, level=level)
     return g
+
+
+def check_stays(grad: Any, tensor: Any) -> None:
+    """Raise for a gradient of each sample that a tensor from outside of the batch would get."""
+    node = tensor._node
+    if node is not None and any(node.sequence < _begun[n] for n, _ in levels_of(grad)):
+        raise errors.backward_in_vmap(tensor._shape)
 
 
 def whole(x: Any) -> Any:

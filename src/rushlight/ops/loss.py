@@ -12,6 +12,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import views
 from rushlight.config import gradients_off
+from rushlight.ops import batching
 from rushlight.ops.activation import logsigmoid, softplus
 from rushlight.ops.creation import ARANGE
 from rushlight.ops.cross_entropy import reduction_of
@@ -548,11 +549,8 @@ def gumbel_softmax(
     """A sample of the Gumbel-softmax distribution; `hard` gives one-hot values with the soft
     sample's gradient (Jang et al., 2017).
     """
-    noise = (
-        -OPS["full"](shape=tuple(logits.shape), value=0, dtype=logits.dtype)
-        .exponential_()
-        .log()
-    )
+    noise = OPS["full"](shape=tuple(logits.shape), value=0, dtype=logits.dtype)
+    noise = -batching.spread_like(noise, logits).exponential_().log()
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:
         return soft
