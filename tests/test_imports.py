@@ -20,6 +20,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "rushlight"
 ROOMS = [
     "errors",
     "events",
+    "forks",
     "dtypes",
     "devices",
     "config",

@@ -29,6 +29,44 @@ def test_a_forked_child_computes():
     assert float(os.read(reading, 100)) == expected
 
 
+_FORKS = """
+import os, threading, time
+import rushlight as torch
+
+def draw():
+    while not over:
+        torch.rand(4)
+
+over = []
+thread = threading.Thread(target=draw)
+thread.start()
+for _ in range(25):
+    child = os.fork()
+    if not child:
+        torch.rand(2).sum().item()
+        os._exit(0)
+    end = time.monotonic() + 20
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > end:
+            os.kill(child, 9)
+            over.append("hung")
+            break
+        time.sleep(0.001)
+over.append("done")
+thread.join()
+print(over[0])
+"""
+
+
+def test_children_begin_while_a_thread_imports_draws_and_computes():
+    # The first forks meet the thread in its first flush, which imports the compiler: no child
+    # may inherit the lock of a module that is half imported.
+    run = subprocess.run(
+        [sys.executable, "-c", _FORKS], capture_output=True, text=True, timeout=300
+    )
+    assert run.stdout.strip() == "done", run.stderr
+
+
 def test_many_threads_record_at_once():
     results: dict[int, float] = {}
 

@@ -7,7 +7,6 @@ only where the text says `llvm.fma`. Addresses stay valid for the life of the pr
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import llvmlite
 from llvmlite import binding
+
+from rushlight import forks
 
 if TYPE_CHECKING:
     from rushlight.codegen.target import Target
@@ -179,7 +180,4 @@ def _optimise(module: binding.ModuleRef, machine: binding.TargetMachine) -> None
     manager.run(module, builder)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
-    )
+forks.hold("kernels", lock)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any  # states are tensors, devices have several forms
 
+from rushlight import forks
 from rushlight.devices import CPU, check_usable, device
 
 DEFAULT_SEED = 67280421310721  # what PyTorch starts from
@@ -16,10 +17,7 @@ _WORD = 1 << 64
 
 
 _lock = threading.RLock()  # on the position of every generator
-if hasattr(os, "register_at_fork"):  # no child begins while another thread draws
-    os.register_at_fork(
-        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-    )
+forks.hold("streams", _lock)
 
 
 class Watch:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rushlight import forks
+
 _ALIGNMENT = 64
 _LARGE_BYTES = 1 << 16  # from here on the memory of a free block can go back to the system
 _HUGE_PAGE = 1 << 21  # from here on a block has a mapping of its own
@@ -332,11 +334,6 @@ def _default_bound() -> int:
 _heap = _Heap(_default_bound())
 _heap_take = _heap.take
 _heap_give = _heap.give  # bound here because a Buffer may outlive the module's names at exit
-if hasattr(os, "register_at_fork"):
-    # Held over a fork: a child drops the buffers of threads that it does not have before any
-    # hook of ours could make a new lock.
-    os.register_at_fork(
-        before=_heap.lock.acquire,
-        after_in_parent=_heap.lock.release,
-        after_in_child=_heap.lock.release,
-    )
+# A child drops the buffers of threads that it does not have before any hook of ours could make
+# a new lock.
+forks.hold("memory", _heap.lock)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any  # the Tensor class comes later
 
 import numpy as np
 
-from rushlight import config, errors
+from rushlight import config, errors, forks
 from rushlight.dtypes import Category, of_number
 from rushlight.ops.registry import NUMBER_TYPES, TensorType
 from rushlight.trace import misses
@@ -27,8 +26,7 @@ SMALL_SHARED = 16 << 20  # bytes of shared memory that are copied rather than re
 # which then flushes it. So whoever records or flushes holds this lock: recording takes a
 # microsecond, and a program uses all threads anyway. No code of the user's runs under it.
 recording = threading.RLock()
-if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
-    os.register_at_fork(after_in_child=recording._at_fork_reinit)  # type: ignore[attr-defined]
+forks.hold("recording", recording)
 MAX_PENDING = 50_000  # positions: a longer trace is flushed by itself
 PROBES = 3  # positions that anomaly detection adds for each at most, and the one itself
 MAX_EDGES = 400_000  # edges kept in a thread's trie before it starts afresh
