@@ -80,6 +80,10 @@ _AUTOCAST = (
     "is_autocast_cache_enabled", "set_autocast_cache_enabled", "clear_autocast_cache",
     "autocast_increment_nesting", "autocast_decrement_nesting",
 )  # fmt: skip
+_RECURRENT = (
+    "rnn_tanh", "rnn_relu", "gru", "lstm", "rnn_tanh_cell", "rnn_relu_cell", "gru_cell",
+    "lstm_cell",
+)  # fmt: skip
 _ELSEWHERE = dict.fromkeys(_AUTOCAST, "amp.state") | {
     "compile": "compiler",
     "save": "serialization",
@@ -102,6 +106,7 @@ _ELSEWHERE = dict.fromkeys(_AUTOCAST, "amp.state") | {
     "get_float32_matmul_precision": "determinism",
     "set_float32_matmul_precision": "determinism",
     "vmap": "func",
+    **dict.fromkeys(_RECURRENT, "nn.recurrence"),
     "get_num_threads": "runtime.pool",
     "set_num_threads": "runtime.pool",
     "set_flush_denormal": "determinism",

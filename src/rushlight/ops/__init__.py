@@ -30,6 +30,7 @@ FAMILIES = (  # one a line, each after those it imports
     "random",
     "window_functions",
     "indexing",
+    "copies",
     "advanced",
     "sort",
     "histograms",
@@ -68,6 +69,7 @@ FAMILIES = (  # one a line, each after those it imports
     "reflections",
     "matrix_products",
     "einsum",
+    "aten",
 )
 
 

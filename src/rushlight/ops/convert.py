@@ -262,7 +262,7 @@ def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
     return recorder.write(input, src, "copy_")
 
 
-@public("Tensor", name="fill_")
+@public("Tensor", "torch", name="fill_")
 def fill_(input: Any, value: Any) -> Any:
     """Set every element to one value."""
     if hasattr(value, "ndim") and value.ndim:

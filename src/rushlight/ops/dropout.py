@@ -43,7 +43,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     return _dropped("dropout", input, p, tuple(input.shape), inplace) if training else input
 
 
-def _of_channels(op: str, x: Any, p: float, training: bool, inplace: bool) -> Any:
+def of_channels(op: str, x: Any, p: float, training: bool, inplace: bool) -> Any:
     _check(op, p)
     if not training:
         return x
@@ -54,8 +54,8 @@ def _of_channels(op: str, x: Any, p: float, training: bool, inplace: bool) -> An
 def _with_batch(op: str, x: Any, ndim: int, p: float, training: bool, inplace: bool) -> Any:
     """Channel dropout of (N, C, ...) or, without a batch, of (C, ...)."""
     if x.ndim == ndim - 1:
-        return _of_channels(op, x.unsqueeze(0), p, training, inplace).squeeze(0)
-    return _of_channels(op, x, p, training, inplace)
+        return of_channels(op, x.unsqueeze(0), p, training, inplace).squeeze(0)
+    return of_channels(op, x, p, training, inplace)
 
 
 @public("F")
@@ -71,13 +71,13 @@ def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
 @public("F")
 def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Whole channels are zero with probability p."""
-    return _of_channels("dropout2d", input, p, training, inplace)
+    return of_channels("dropout2d", input, p, training, inplace)
 
 
 @public("F")
 def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Whole channels are zero with probability p."""
-    return _of_channels("dropout3d", input, p, training, inplace)
+    return of_channels("dropout3d", input, p, training, inplace)
 
 
 _ALPHA = -1.7580993408473766  # the value SELU tends to far below zero

@@ -694,7 +694,7 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = 
     return take_view(AS_STRIDED, input, shape=shape, strides=strides, offset=offset)
 
 
-# -- in place, and copies
+# -- in place
 
 
 def _become(x: Any, viewed: Any) -> Any:
@@ -722,30 +722,3 @@ for _name, _function in {
     "squeeze_": squeeze, "unsqueeze_": unsqueeze, "as_strided_": as_strided,
 }.items():  # fmt: skip
     _in_place(_name, _function)
-
-
-def copying(name: str, function: Callable[..., Any]) -> None:
-    """Make the public form of a view function that gives copies."""
-
-    def copied(input: Any, *args: Any, out: Any = None, **named: Any) -> Any:
-        from rushlight.surface import deliver  # only for copies of views
-
-        made = function(input, *args, **named)
-        if not isinstance(made, tuple):
-            return made.clone() if out is None else deliver(out, made, name)
-        if out is None:
-            return tuple(m.clone() for m in made)
-        for target, part in zip(out, made, strict=True):
-            deliver(target, part, name)
-        return None
-
-    copied.__name__ = copied.__qualname__ = name
-    copied.__doc__ = f"`{name[:-5]}` as a copy."
-    public("torch", *(("Tensor",) if function is narrow else ()), name=name)(copied)
-
-
-for _function in (
-    view, permute, transpose, t, squeeze, unsqueeze, select, diagonal, expand, unfold,
-    as_strided, narrow,
-):  # fmt: skip
-    copying(f"{_function.__name__}_copy", _function)

@@ -13,7 +13,6 @@ from typing import Any  # operands are tensors
 from rushlight import views
 from rushlight.ops.movement import (
     SLICE,
-    copying,
     embedding,
     select_view,
     slice_view,
@@ -162,7 +161,3 @@ def _split_along(name: str, least: int, dim_of: Callable[[int], int]) -> None:
 _split_along("hsplit", 1, lambda ndim: 0 if ndim == 1 else 1)
 _split_along("vsplit", 2, lambda ndim: 0)
 _split_along("dsplit", 3, lambda ndim: 2)
-
-
-for _function in (unbind, split, split_with_sizes):
-    copying(f"{_function.__name__}_copy", _function)
