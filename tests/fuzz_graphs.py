@@ -17,8 +17,9 @@ import numpy as np
 
 from rushlight import views
 from rushlight.compiled import CheckFailed, CompiledGraph
-from rushlight.ir.builder import Builder, Ref
+from rushlight.ir.builder import Builder
 from rushlight.ir.node import Node
+from rushlight.ir.ref import Ref
 from rushlight.loops import interpret
 from rushlight.runtime import buffers
 from rushlight.views import View

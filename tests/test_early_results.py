@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from rushlight.ir.builder import Builder, Ref
+from rushlight.ir.builder import Builder
+from rushlight.ir.ref import Ref
 from rushlight.schedule.fuse import Fusion
 
 dt: Any = importlib.import_module("rushlight.dtypes")  # the name `rushlight.dtype` is a class

@@ -12,7 +12,8 @@ import pytest
 
 from rushlight import views
 from rushlight.compiled import CheckFailed, CompiledGraph
-from rushlight.ir.builder import Builder, Ref
+from rushlight.ir.builder import Builder
+from rushlight.ir.ref import Ref
 from rushlight.loops import interpret
 from rushlight.runtime import buffers
 from rushlight.runtime.pool import get_num_threads, set_num_threads

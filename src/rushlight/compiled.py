@@ -6,7 +6,6 @@ leaves, then results.
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections import defaultdict
 from collections.abc import Sequence
@@ -64,12 +63,6 @@ class CheckFailed(Exception):
     def __init__(self, node: Node) -> None:
         super().__init__(repr(node))
         self.node = node
-
-
-def _is_complex(root: Root) -> bool:
-    assert root.reader is not None
-    nodes = {e.node for e in root.reader.known.values()} | {root.home}
-    return any(n.dtype.is_complex for n in nodes)
 
 
 Span = tuple[int, int, int]  # buffer, first byte, one past the last
@@ -275,7 +268,7 @@ class CompiledGraph:
             self._add_contraction(unit.epilogue_of, unit)
         elif unit.single is None:
             self._add_group(unit)
-        elif unit.single.op == "contract" and not unit.single.dtype.is_complex:
+        elif unit.single.op == "contract":
             self._add_contraction(unit.single)
         elif unit.single.op in ("attention", "attention_grad"):
             self._add_attention(unit.single)
@@ -338,9 +331,6 @@ class CompiledGraph:
         return failed
 
     def _add_group(self, unit: Unit) -> None:
-        if any(_is_complex(r) for r in unit.roots):
-            self.items.append(HostCall(functools.partial(self._run_complex, unit)))
-            return
         kernel = GroupKernel(unit, self.stored)
         made = launches(
             kernel,
@@ -351,29 +341,6 @@ class CompiledGraph:
             self._temporary,
         )
         self.items.extend(made)
-
-    def _run_complex(self, unit: Unit, table: Sequence[int]) -> None:
-        """Complex numbers have no kernels yet: a group that meets them is calculated by
-        NumPy.
-        """
-        for root in unit.roots:
-            source = root.home if root.kind == "reduce" else root.source
-            given = {
-                n: _array(table, self.place[n], n)
-                for n in unit.reads
-                if n in self.place and n is not source
-            }
-            (made,) = interpret.evaluate([source], self._number_value, given)
-            if root.kind == "reduce":
-                _store(table, self.place[root.home], root.home, made)
-                continue
-            assert root.target is not None
-            read = interpret._read(np.asarray(made), root.view)
-            flat = _array(table, self.place[root.home], root.home).reshape(-1)
-            interpret._place(flat, root.target)[...] = read
-
-    def _number_value(self, node: Node) -> Any:
-        return self._cell(node).astype(node.dtype.compute)
 
     def _cell(self, node: Node) -> Any:
         cells = self.cells.view(np.float64) if node.dtype is dt.float64 else self.cells

@@ -19,8 +19,9 @@ import numpy as np
 
 from rushlight import config, failures, views
 from rushlight import dtypes as dt
-from rushlight.ir.builder import Builder, Ref
+from rushlight.ir.builder import Builder
 from rushlight.ir.node import Node
+from rushlight.ir.ref import Ref
 from rushlight.loops import interpret
 from rushlight.ops.registry import LevelOp, TensorType
 from rushlight.runtime import buffers
@@ -28,7 +29,7 @@ from rushlight.schedule.reading import SINGLE
 from rushlight.trace.trace import Trace, hooks
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
-from rushlight.views import View
+from rushlight.views import Recast, View
 
 if TYPE_CHECKING:
     from rushlight.native import NativeProgram
@@ -168,9 +169,9 @@ hooks.uninterrupted = _Uninterrupted
 _MANY_WINDOWS = 64
 
 
-def make_window(value: Value, view: View) -> tuple[Value, View | None]:
+def make_window(value: Value, view: View | Recast) -> tuple[Value, View | None]:
     """A Value on the part of a realised value's memory that starts where `view` does."""
-    kind = value.type.dtype
+    kind = view.dtype if type(view) is Recast else value.type.dtype
     low, high = views.span(view) if views.numel(view.shape) else (0, 0)
     is_plain = views.is_contiguous(view.shape, view.strides)
     shape = view.shape if is_plain else (high - low,)
@@ -247,7 +248,7 @@ def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:
         type = step.outs[position - step.first]
         lowered.types[position] = type
         k.origin = step
-        lowered.results[position] = _natural(k, refs[position], type)
+        lowered.results[position] = _natural(k, refs[position])
     return lowered
 
 
@@ -262,8 +263,8 @@ def _lower_step(k: Builder, step: Edge, refs: dict[int, Ref]) -> None:
     for operand in step.operands:
         ref = refs[operand.position]
         if operand.view is not None:
-            ref = k.as_strided(ref, *operand.view)
-        ref = Ref(k, ref.node, ref.view, operand.type.weak)
+            ref = k.as_strided(k.recast(ref, operand.type.dtype), *operand.view[:3])
+        ref = ref.weakened(operand.type.weak)
         assert ref.shape == operand.type.shape, (step.op.name, ref.shape, operand)
         operands.append(ref)
     k.origin = step
@@ -277,8 +278,10 @@ def _lower_step(k: Builder, step: Edge, refs: dict[int, Ref]) -> None:
         refs[step.first + i] = ref
 
 
-def _natural(k: Builder, ref: Ref, type: TensorType) -> Node:
-    """The node whose elements in order are the result."""
+def _natural(k: Builder, ref: Ref) -> Node:
+    """The node whose elements in order are the result (the parts in turn if it is complex)."""
+    if ref.dtype.is_complex:
+        ref = k.interleaved(ref)
     node, view = k._plain(ref.arg)
     if view is None and node.op != "leaf" and node.op not in SINGLE:
         return node
@@ -335,13 +338,13 @@ class ReferenceProgram:
             raise failures.error_of(found.node, inputs) from None
         except interpret.HostFailed as failed:
             raise failures.host_error(failed) from failed.error
-        results = dict(zip(lowered.results, arrays, strict=True))
+        results = dict(zip(lowered.results, zip(arrays, nodes, strict=True), strict=True))
         keep_leaves(targets)
         for value in targets.fresh:
             value.buffer = buffers.Buffer(value.type.nbytes)
-            write_buffer(value.buffer, results[value.position], value.type)
+            write_buffer(value.buffer, *results[value.position])
         for value, home in targets.written:
-            write_buffer(home, results[value.position], value.type)
+            write_buffer(home, *results[value.position])
             value.buffer = home
             value.claimed = True
 
@@ -367,11 +370,12 @@ def read_buffer(buffer: Any, kind: dt.dtype, shape: tuple[int, ...]) -> Any:
     return stored.astype(kind.compute)
 
 
-def write_buffer(buffer: Any, array: Any, type: TensorType) -> None:
-    stored = buffer.as_numpy(type.dtype.storage, type.stored)
-    if type.dtype is dt.bfloat16:
+def write_buffer(buffer: Any, array: Any, node: Node) -> None:
+    """A node's value as the elements of a buffer."""
+    stored = buffer.as_numpy(node.dtype.storage, node.shape)
+    if node.dtype is dt.bfloat16:
         bits = np.ascontiguousarray(interpret.round_bfloat16(array)).view(np.uint32)
-        stored[...] = (bits >> 16).reshape(type.stored)
+        stored[...] = (bits >> 16).reshape(node.shape)
     else:
         stored[...] = array
 

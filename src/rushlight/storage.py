@@ -21,7 +21,7 @@ class _Storage:
     @classmethod
     def _of(cls, x: Tensor) -> Any:
         made = object.__new__(cls)
-        count = x._storage.value.type.numel
+        count = x._storage.value.type.nbytes // x.dtype.itemsize
         made._flat = x.detach().as_strided((count,), (1,), 0)
         return made
 

@@ -277,13 +277,21 @@ class Tensor:
 
     @property
     def real(self) -> Any:
-        """The real parts: of a real tensor itself."""
+        """The real parts, in the same memory: of a real tensor itself."""
         return complex_parts.real(self)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        complex_parts.real(self).copy_(value)
 
     @property
     def imag(self) -> Any:
-        """The imaginary parts of a complex tensor."""
+        """The imaginary parts of a complex tensor, in the same memory."""
         return complex_parts.imag(self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        complex_parts.imag(self).copy_(value)
 
     def new(self, *args: Any, device: Any = None) -> Any:
         """`new(2, 3)`: zeros of this dtype and shape; `new([..])` holds the data."""
@@ -641,7 +649,7 @@ class Tensor:
         return arithmetic.positive(self)
 
     def __abs__(self) -> Tensor:
-        return selection.ABS(self)
+        return selection.abs(self)
 
     def __invert__(self) -> Tensor:
         return bitwise.BITWISE_NOT(self)

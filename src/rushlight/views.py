@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rushlight import errors
+from rushlight.dtypes import dtype
 
 Shape = tuple[int, ...]
 
@@ -17,6 +18,17 @@ class View(NamedTuple):
     shape: Shape
     strides: Shape
     offset: int
+
+
+class Recast(NamedTuple):
+    """A view of a buffer of another dtype: all counts are in elements of `dtype`. So real
+    tensors read the parts of complex ones, and complex tensors read pairs of real numbers.
+    """
+
+    shape: Shape
+    strides: Shape
+    offset: int
+    dtype: dtype
 
 
 def numel(shape: Sequence[int]) -> int:
@@ -175,7 +187,7 @@ def reduced_shape(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> S
     return tuple(s for i, s in enumerate(shape) if i not in dims)
 
 
-def span(view: View) -> tuple[int, int]:
+def span(view: View | Recast) -> tuple[int, int]:
     """The lowest and one past the highest element that a non-empty view touches."""
     low = high = view.offset
     for size, stride in zip(view.shape, view.strides, strict=True):

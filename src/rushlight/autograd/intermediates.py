@@ -17,7 +17,7 @@ from typing import Any  # ctx holds anything
 from rushlight import errors, tree
 from rushlight.autograd import engine
 from rushlight.ops.movement import AS_STRIDED
-from rushlight.ops.registry import Op, TensorType
+from rushlight.ops.registry import OPS, Op, TensorType
 from rushlight.trace.tape import Node, Saved
 from rushlight.trace.trace import Trace, hooks, local, recording
 from rushlight.trace.trie import Edge
@@ -215,7 +215,8 @@ class _Derivation:
             state = (None, None, view.shape, self.types[position].dtype)
             return self.history.forgotten(state) if is_other_view else _NOWHERE
         type = self.types[position]
-        node = Node(AS_STRIDED, tuple(view), (whole,))
+        op = AS_STRIDED if len(view) == 3 else OPS["recast"]
+        node = Node(op, tuple(view), (whole,))
         node.saved = ((None, None, type.shape, type.dtype),)
         node.out_types = (TensorType(view.shape, type.dtype),)
         self._join(node)

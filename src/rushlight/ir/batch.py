@@ -16,8 +16,10 @@ import numpy as np
 
 from rushlight import views
 from rushlight.dtypes import dtype
-from rushlight.ir.builder import TAKES_BATCHES, Builder, Operand, Ref
+from rushlight.ir.builder import TAKES_BATCHES, Builder
 from rushlight.ir.node import Node, view_of
+from rushlight.ir.planes import over_planes
+from rushlight.ir.ref import Operand, Pair, Ref
 from rushlight.views import Shape, View
 
 Levels = tuple[tuple[int, int], ...]  # (number, size) in order of number, as in a TensorType
@@ -41,6 +43,8 @@ class BatchedRef(Ref):
 
 
 def levels_of(ref: Operand) -> Levels:
+    if isinstance(ref, Pair):
+        return union((ref.re, ref.im))
     return ref.levels if isinstance(ref, BatchedRef) else ()
 
 
@@ -60,7 +64,7 @@ def lower_batched(k: Builder, step: Any, refs: Mapping[int, Ref]) -> list[Ref]:
     for operand in step.operands:
         ref = batch.given(refs[operand.position], operand.type.levels, operand.type.weak)
         if operand.view is not None:
-            ref = batch.as_strided(ref, *operand.view)
+            ref = batch.as_strided(batch.recast(ref, operand.type.dtype), *operand.view[:3])
         assert ref.shape == operand.type.shape, (step.op.name, ref.shape, operand)
         operands.append(ref)
     k.origin = step
@@ -87,11 +91,13 @@ class BatchBuilder(Builder):
 
     # -- references of both builders
 
+    @over_planes
     def given(self, ref: Ref, levels: Levels, weak: bool = False) -> Ref:
         """What the inner builder made, as a reference to one sample."""
         plain = Ref(self, ref.node, ref.view, weak)
         return BatchedRef(self, plain, levels) if levels else plain
 
+    @over_planes
     def spread(self, ref: Ref, levels: Levels, shape: Shape | None = None) -> Ref:
         """All samples of `levels`, each broadcast to `shape`, for the inner builder."""
         own, count = view_of(ref.arg), len(levels_of(ref))
@@ -104,12 +110,14 @@ class BatchBuilder(Builder):
         whole = View(sizes, (*strides, *sample.strides), own.offset)
         return Ref(self.inner, ref.node, whole, ref.weak)
 
+    @over_planes
     def raw(self, ref: Ref) -> Ref:
         """All samples, as the inner builder refers to them."""
         return Ref(self.inner, ref.node, ref.view, ref.weak)
 
     # -- the beginning and the end of a batch
 
+    @over_planes
     def enter(self, x: Ref, number: int, dim: int) -> Ref:
         """Samples of a new batch along `dim`."""
         known = levels_of(x)
@@ -119,11 +127,13 @@ class BatchBuilder(Builder):
         order.insert([n for n, _ in levels].index(number), at)
         return self.given(self.inner.permute(self.raw(x), order), levels)
 
+    @over_planes
     def repeat(self, x: Ref, levels: Levels) -> Ref:
         """x for every sample of more batches."""
         levels = tuple(sorted({*levels_of(x), *levels}))
         return self.given(self.spread(x, levels), levels)
 
+    @over_planes
     def leave(self, x: Ref, level: tuple[int, int], dim: int) -> Ref:
         """The samples of a batch as the dimension `dim`."""
         levels = tuple(sorted({*levels_of(x), level}))
@@ -145,6 +155,7 @@ class BatchBuilder(Builder):
 
     # -- elementwise
 
+    @over_planes
     def map(self, name: str, *operands: Operand) -> Ref:
         levels = union(operands)
         if not levels:
@@ -153,6 +164,7 @@ class BatchBuilder(Builder):
         spread = [self.spread(o, levels, shape) if isinstance(o, Ref) else o for o in operands]
         return self.given(self.inner.map(name, *spread), levels)
 
+    @over_planes
     def cast(self, x: Ref, to: dtype) -> Ref:
         return self.given(self.inner.cast(self.raw(x), to), levels_of(x))
 
@@ -170,36 +182,44 @@ class BatchBuilder(Builder):
 
     # -- movement
 
+    @over_planes
     def expand(self, x: Ref, shape: Shape) -> Ref:
         if not levels_of(x) or x.shape == shape:
             return super().expand(x, shape)
         return self.given(self.spread(x, levels_of(x), shape), levels_of(x), x.weak)
 
+    @over_planes
     def permute(self, x: Ref, dims: Sequence[int]) -> Ref:
         count = len(levels_of(x))
         order = [*range(count), *(count + d for d in dims)]
         return self.given(self.inner.permute(self.raw(x), order), levels_of(x))
 
+    @over_planes
     def reshape(self, x: Ref, shape: Shape) -> Ref:
         levels = levels_of(x)
         if x.shape == shape:
             return x
         return self.given(self.inner.reshape(self.raw(x), (*sizes_of(levels), *shape)), levels)
 
+    @over_planes
     def as_strided(self, x: Ref, shape: Shape, strides: Shape, offset: int = 0) -> Ref:
         levels = levels_of(x)
         whole = self._over(levels, levels, x.shape, View(shape, strides, offset))
         return self.given(self.inner.as_strided(self.raw(x), *whole), levels)
 
+    @over_planes
     def slice(self, x: Ref, dim: int, start: int, length: int, step: int = 1) -> Ref:
         levels = levels_of(x)
         made = self.inner.slice(self.raw(x), len(levels) + dim, start, length, step)
         return self.given(made, levels)
 
+    @over_planes
     def copy(self, x: Ref) -> Ref:
         return self.given(self.inner.copy(self.raw(x)), levels_of(x))
 
     def source_of(self, x: Ref) -> tuple[Ref, View]:
+        if isinstance(x, Pair):
+            return x, views.whole(x.shape)
         if levels_of(x) and x.view is not None:
             x = self.copy(x)
         return (x, views.whole(x.shape)) if levels_of(x) else super().source_of(x)
@@ -219,6 +239,7 @@ class BatchBuilder(Builder):
 
     # -- kernels of their own
 
+    @over_planes
     def reduce(
         self,
         kind: str,
@@ -232,6 +253,7 @@ class BatchBuilder(Builder):
         made = self.inner.reduce(kind, self.raw(x), shifted, keepdim, dtype)
         return self.given(made, levels)
 
+    @over_planes
     def contract(self, equation: str, a: Ref, b: Ref, dtype: dtype | None = None) -> Ref:
         """A batch is one more letter: of both operands, or of the one that has it."""
         levels = union((a, b))
@@ -244,6 +266,7 @@ class BatchBuilder(Builder):
         widened = f"{mine}{left},{theirs}{right}->{made}{out}"
         return self.given(self.inner.contract(widened, self.raw(a), self.raw(b), dtype), levels)
 
+    @over_planes
     def gather(
         self,
         base: Ref,
@@ -256,6 +279,7 @@ class BatchBuilder(Builder):
         spread = [(self.spread(i, levels, view.shape), s, n) for i, s, n in indices]
         return self.given(self.inner.gather(self.raw(base), whole, spread, label), levels)
 
+    @over_planes
     def scatter(
         self,
         kind: str,
@@ -278,6 +302,7 @@ class BatchBuilder(Builder):
         )
         return self.given(made, levels)
 
+    @over_planes
     def update(
         self,
         base: Ref | None,
@@ -294,10 +319,12 @@ class BatchBuilder(Builder):
         made = self.inner.update(under, spread, (*sizes_of(levels), *shape), dtype)
         return self.given(made, levels)
 
+    @over_planes
     def scan(self, kind: str, x: Ref, dim: int, dtype: dtype | None = None) -> Ref:
         levels = levels_of(x)
         return self.given(self.inner.scan(kind, self.raw(x), len(levels) + dim, dtype), levels)
 
+    @over_planes
     def host(
         self,
         function: Callable[..., Any],

@@ -2,6 +2,7 @@
 
 A lowering is `lower(k, *operands, **attributes)`; operands are `Ref`s with Python operators, so
 that it reads like the formula. Movement (reshape, permute, slices) makes views and no nodes.
+What each primitive means for complex operands is in `planes.py`.
 """
 
 from __future__ import annotations
@@ -14,94 +15,10 @@ from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.dtypes import Category, dtype
 from rushlight.ir.node import Arg, Node, view_of
+from rushlight.ir.planes import over_planes
 from rushlight.ir.prims import PRIMS
+from rushlight.ir.ref import Operand, Pair, Ref, part_view
 from rushlight.views import Shape, View
-
-
-class Ref:
-    """A node read through a view; what lowerings hold. Operators work elementwise, with
-    NumPy broadcasting, on operands of one dtype (Python numbers take the other's dtype).
-    """
-
-    __slots__ = ("k", "node", "view", "weak")
-
-    def __init__(
-        self, k: Builder, node: Node, view: View | None = None, weak: bool = False
-    ) -> None:
-        self.k = k
-        self.node = node
-        self.view = view
-        self.weak = weak  # a Python number: takes the dtype of what it meets
-
-    @property
-    def shape(self) -> Shape:
-        return self.node.shape if self.view is None else self.view.shape
-
-    @property
-    def dtype(self) -> dtype:
-        return self.node.dtype
-
-    @property
-    def arg(self) -> Arg:
-        return (self.node, self.view)
-
-    def __add__(self, other: Operand) -> Ref:
-        return self.k.map("add", self, other)
-
-    def __radd__(self, other: Operand) -> Ref:
-        return self.k.map("add", other, self)
-
-    def __sub__(self, other: Operand) -> Ref:
-        return self.k.map("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> Ref:
-        return self.k.map("sub", other, self)
-
-    def __mul__(self, other: Operand) -> Ref:
-        return self.k.map("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> Ref:
-        return self.k.map("mul", other, self)
-
-    def __truediv__(self, other: Operand) -> Ref:
-        return self.k.map("div", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Ref:
-        return self.k.map("div", other, self)
-
-    def __neg__(self) -> Ref:
-        return self.k.map("neg", self)
-
-    def __and__(self, other: Operand) -> Ref:
-        return self.k.map("and", self, other)
-
-    def __or__(self, other: Operand) -> Ref:
-        return self.k.map("or", self, other)
-
-    def __xor__(self, other: Operand) -> Ref:
-        return self.k.map("xor", self, other)
-
-    def __invert__(self) -> Ref:
-        return self.k.map("not", self)
-
-    def __lt__(self, other: Operand) -> Ref:
-        return self.k.map("lt", self, other)
-
-    def __le__(self, other: Operand) -> Ref:
-        return self.k.map("le", self, other)
-
-    def __gt__(self, other: Operand) -> Ref:
-        return self.k.map("gt", self, other)
-
-    def __ge__(self, other: Operand) -> Ref:
-        return self.k.map("ge", self, other)
-
-    def equals(self, other: Operand) -> Ref:
-        return self.k.map("eq", self, other)
-
-    def differs(self, other: Operand) -> Ref:
-        return self.k.map("ne", self, other)
-
 
 TAKES_BATCHES: set[Callable[..., Any]] = set()
 
@@ -115,7 +32,6 @@ def takes_batches(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 EMPTY_RESULTS = {"sum": 0, "prod": 1, "any": False, "all": True}  # reductions of nothing
-Operand = Ref | int | float | bool | complex
 
 
 class Builder:
@@ -154,6 +70,8 @@ class Builder:
         return arg
 
     def leaf(self, position: int, shape: Shape, dtype: dtype) -> Ref:
+        if dtype.is_complex:
+            return self.paired(self.leaf(position, (*shape, 2), dtype.to_real()))
         return Ref(self, self.node("leaf", (), (position,), shape, dtype))
 
     def scalar(self, position: int, dtype: dtype) -> Ref:
@@ -162,9 +80,10 @@ class Builder:
 
     def const(self, value: Any, dtype: dtype) -> Ref:
         """A compile-time number of this dtype."""
-        plain = (
-            value if dtype.category is Category.COMPLEX else dtype.compute.type(value).item()
-        )
+        if dtype.is_complex:
+            number, real = complex(value), dtype.to_real()
+            return Pair(self.const(number.real, real), self.const(number.imag, real))
+        plain = dtype.compute.type(value).item()
         return Ref(self, self.node("const", (), (plain,), (), dtype))
 
     def extent(self, value: int | float) -> Ref:
@@ -179,6 +98,7 @@ class Builder:
 
     # -- elementwise
 
+    @over_planes
     def map(self, name: str, *operands: Operand) -> Ref:
         """One elementwise primitive over broadcast operands; numbers take the others' dtype."""
         prim = PRIMS[name]
@@ -197,17 +117,18 @@ class Builder:
             raise AttributeError(name)
         return lambda *operands: self.map(name, *operands)
 
+    @over_planes
     def cast(self, x: Ref, to: dtype) -> Ref:
         """Convert elements: floats to integers truncate, to bool compare with zero."""
         if x.dtype is to:
-            return Ref(self, x.node, x.view)
-        if x.node.op == "const" and to.category is not Category.COMPLEX:
+            return x.weakened(False)
+        if x.node.op == "const":
             return self._cast_const(x, to)
         return Ref(self, self.node("cast", [x.arg], (), x.shape, to))
 
     def _cast_const(self, x: Ref, to: dtype) -> Ref:
         value = x.node.attrs[0]
-        is_plain = not x.dtype.is_complex and to not in (dt.float16, dt.bfloat16)
+        is_plain = to not in (dt.float16, dt.bfloat16)
         if to.category is Category.INTEGRAL and is_plain:
             is_plain = math.isfinite(value) and abs(value) < 2**31 and to.itemsize >= 4
         if not is_plain:
@@ -230,14 +151,17 @@ class Builder:
 
     # -- movement: views only
 
+    @over_planes
     def expand(self, x: Ref, shape: Shape) -> Ref:
         if x.shape == shape:
             return x
         return Ref(self, x.node, views.expand(view_of(x.arg), shape), x.weak)
 
+    @over_planes
     def permute(self, x: Ref, dims: Sequence[int]) -> Ref:
         return Ref(self, x.node, views.permute(view_of(x.arg), dims))
 
+    @over_planes
     def reshape(self, x: Ref, shape: Shape) -> Ref:
         """The same elements in order; copies when no single view says so."""
         if x.shape == shape:
@@ -247,6 +171,7 @@ class Builder:
             return self.reshape(self.copy(x), shape)
         return Ref(self, x.node, found)
 
+    @over_planes
     def as_strided(self, x: Ref, shape: Shape, strides: Shape, offset: int = 0) -> Ref:
         """A view of x's own elements numbered in order (x is copied if it is itself a view)."""
         if x.view is None:
@@ -256,6 +181,7 @@ class Builder:
             return self.as_strided(self.copy(x), shape, strides, offset)
         return Ref(self, x.node, found)
 
+    @over_planes
     def slice(self, x: Ref, dim: int, start: int, length: int, step: int = 1) -> Ref:
         own = view_of(x.arg)
         shape, strides = list(own.shape), list(own.strides)
@@ -270,16 +196,64 @@ class Builder:
             x = self.slice(x, dim, max(size - 1, 0), size, -1)
         return x
 
+    @over_planes
     def copy(self, x: Ref) -> Ref:
         """x's elements as a node of their own, whole and in order."""
         return Ref(self, self.node("cast", [x.arg], (), x.shape, x.dtype))
 
+    # -- complex numbers
+
+    def complex(self, re: Ref, im: Ref) -> Ref:
+        """re + i im, of real operands of one shape and dtype."""
+        return Pair(re, im)
+
+    def conj(self, x: Ref) -> Ref:
+        """The conjugate of complex operands; real ones themselves."""
+        return Pair(x.re, -x.im, x.weak) if isinstance(x, Pair) else x
+
+    def paired(self, x: Ref) -> Ref:
+        """The complex numbers whose parts are the two elements of x's last dimension."""
+        rest = x.shape[:-1]
+        re, im = (self.reshape(self.slice(x, len(rest), i, 1), rest) for i in (0, 1))
+        return Pair(re, im)
+
+    def interleaved(self, x: Ref) -> Ref:
+        """Complex numbers as real ones with a last dimension of 2, as they lie in memory."""
+        assert isinstance(x, Pair)
+        shape, kind = (*x.shape, 2), x.re.dtype
+        if 0 in shape:
+            return self.full(shape, 0, kind)
+        found = x.in_memory()
+        if found is not None and views.is_whole(found[1], found[0].numel // 2):
+            return Ref(self, found[0], views.whole(shape))
+        place = views.whole(x.shape)
+        parts = [(p, part_view(place, i)) for i, p in enumerate((x.re, x.im))]
+        return self.update(None, parts, shape, kind)
+
     def source_of(self, x: Ref) -> tuple[Ref, View]:
         """A reference to the whole of a node, and the view through which x reads it."""
-        return Ref(self, x.node), view_of(x.arg)
+        if not isinstance(x, Pair):
+            return Ref(self, x.node), view_of(x.arg)
+        found = x.in_memory()
+        if found is None:
+            return x, views.whole(x.shape)
+        node, own = found
+        return self.recast(Ref(self, node), x.dtype), own
+
+    def recast(self, x: Ref, to: dtype) -> Ref:
+        """x's memory as elements of another dtype: complex numbers as pairs of real ones, or
+        real ones in pairs as complex ones.
+        """
+        if x.dtype is to:
+            return x
+        if isinstance(x, Pair):
+            return self.interleaved(x)
+        count = views.numel(x.shape) // 2
+        return self.paired(self.as_strided(x, (count, 2), (2, 1)))
 
     # -- computed by kernels of their own
 
+    @over_planes
     def reduce(
         self,
         kind: str,
@@ -307,6 +281,7 @@ class Builder:
             out = self.reshape(out, views.reduced_shape(x.shape, dims, True))
         return out
 
+    @over_planes
     def contract(self, equation: str, a: Ref, b: Ref, dtype: dtype | None = None) -> Ref:
         """A sum of products in einsum's letters: `contract("bmk,bkn->bmn", a, b)`.
 
@@ -330,6 +305,7 @@ class Builder:
         natural = batch + rows + columns
         return self.permute(Ref(self, made), [natural.index(c) for c in letters])
 
+    @over_planes
     def gather(
         self,
         base: Ref,
@@ -354,6 +330,7 @@ class Builder:
         one = self.gather(self.full((1,), 1, x.dtype), nowhere, [(index, 0, size)], label)
         return x * one
 
+    @over_planes
     def scatter(
         self,
         kind: str,
@@ -376,6 +353,7 @@ class Builder:
         attrs = (kind, view, steps, label)
         return Ref(self, self.node("scatter", args, attrs, base.shape, base.dtype))
 
+    @over_planes
     def update(
         self,
         base: Ref | None,
@@ -384,7 +362,7 @@ class Builder:
         dtype: dtype,
     ) -> Ref:
         """base (or nothing, where the parts cover everything) with each part written at its
-        view of the result's elements.
+        view of the result's elements: of its memory as elements of the part's dtype.
         """
         if len(parts) == 1 and views.is_whole(parts[0][1], views.numel(shape)):
             return self.reshape(parts[0][0], shape)
@@ -434,6 +412,7 @@ class Builder:
             return self.full(tuple(shape), 0, parts[0].dtype)
         return self.update(None, placed, tuple(shape), parts[0].dtype)
 
+    @over_planes
     def scan(self, kind: str, x: Ref, dim: int, dtype: dtype | None = None) -> Ref:
         """Running `sum prod max min` along `dim` (inclusive). Sums and products of float32 are
         kept in float64 on the way.
@@ -441,6 +420,7 @@ class Builder:
         made = self.node("scan", [x.arg], (kind, dim), x.shape, dtype or x.dtype)
         return Ref(self, made)
 
+    @over_planes
     def host(
         self,
         function: Callable[..., Any],

@@ -120,8 +120,6 @@ def cast_array(x: Array, to: dtype) -> Array:
         whole = np.trunc(x)
         inside = (whole >= -(2.0**63)) & (whole < 2.0**63)
         return np.where(inside, whole, -(2.0**63)).astype(np.int64).astype(to.compute)
-    if x.dtype.kind == "c" and not to.is_complex:
-        x = x.real
     return round_to(x, to)
 
 

@@ -151,28 +151,21 @@ def _stashes(kernel: GroupKernel) -> dict[Expression, int]:
     """Costly values of a row that a later phase needs again, by stash number."""
     first: dict[Expression, int] = {}
     found: dict[Expression, int] = {}
+    seen: set[tuple[Expression, int]] = set()
     for step in sorted(kernel.steps, key=lambda s: s.phase):
-        if step.level == "inner":
-            _seek_stash(kernel, step.expression, step.phase, first, found)
+        if step.level != "inner":
+            continue
+        waiting = [step.expression]
+        while waiting:
+            e = waiting.pop()
+            if (e, step.phase) in seen or not kernel.facts[e].varies_inner:
+                continue
+            seen.add((e, step.phase))
+            if first.setdefault(e, step.phase) < step.phase and kernel.is_costly(e):
+                found.setdefault(e, len(found))
+            else:
+                waiting.extend(reversed(e.args))
     return found
-
-
-def _seek_stash(
-    kernel: GroupKernel,
-    e: Expression,
-    phase: int,
-    first: dict[Expression, int],
-    found: dict[Expression, int],
-) -> None:
-    facts = kernel.facts[e]
-    if not facts.varies_inner:
-        return
-    seen = first.setdefault(e, phase)
-    if seen < phase and kernel.is_costly(e):
-        found.setdefault(e, len(found))
-        return
-    for arg in e.args:
-        _seek_stash(kernel, arg, phase, first, found)
 
 
 def _stash_bytes(kernel: GroupKernel, inner: int) -> int:

@@ -20,6 +20,7 @@ from rushlight.ops.elementwise import (
     is_not_bool,
     pointwise,
     pointwise_type,
+    real_part,
     scaled,
     shared,
     type_of,
@@ -53,14 +54,20 @@ def sub_lower(k: Any, a: Any, b: Any) -> Any:
     return k.expand(k.cast(k.cast(a, kind) - k.cast(b, kind), out.dtype), out.shape)
 
 
-ADD = pointwise("add", _or_for_bool, vjp=lambda g, out, a, b: (g, g))
+ADD = pointwise("add", _or_for_bool, vjp=lambda g, out, a, b: (g, g), of_complex=True)
 SUB = Op("sub", type=sub_type, lower=sub_lower, vjp=lambda g, out, a, b: (g, -g))
-MUL = pointwise("mul", _and_for_bool, vjp=lambda g, out, a, b: (scaled(g, b), scaled(g, a)))
+MUL = pointwise(
+    "mul",
+    _and_for_bool,
+    vjp=lambda g, out, a, b: (scaled(g, b), scaled(g, a)),
+    of_complex=True,
+)
 DIV = pointwise(
     "div",
     lambda k, a, b: a / b,
     to="float",
     vjp=lambda g, out, a, b: (shared(g, b), shared(scaled(-g, out), b)),
+    of_complex=True,
 )
 NEG = pointwise(
     "neg",
@@ -69,11 +76,13 @@ NEG = pointwise(
     accepts=is_not_bool,
     wanted="no bool: use the `~` or logical_not() operator",
     refuse=errors.wrong_dtype,
+    of_complex=True,
 )
 ADD_SCALED = pointwise(  # one rounding in half precision, one step for the recorder
     "add_scaled",
     lambda k, a, b, alpha: _or_for_bool(k, a, _and_for_bool(k, alpha, b)),
     vjp=lambda g, out, a, b, alpha: (g, scaled(g, alpha), None),
+    of_complex=True,
 )
 
 
@@ -151,8 +160,8 @@ def _rounded_quotient(name: str, lower: Any, vjp: Any) -> Op:
 
     def type_rule(a: TensorType, b: TensorType) -> TensorType:
         out = pointwise_type(name, "same", a, b)
-        if out.dtype is dt.bool_:
-            raise errors.not_implemented_for(name, dt.bool_, "numbers")
+        if out.dtype is dt.bool_ or out.dtype.is_complex:
+            raise errors.not_implemented_for(name, out.dtype, "real numbers")
         return out
 
     def lower_rule(k: Any, a: Any, b: Any) -> Any:
@@ -248,7 +257,11 @@ def fmod(input: Any, other: Any) -> Any:
 
 
 RECIPROCAL = pointwise(
-    "reciprocal", lambda k, x: 1 / x, lambda m, out, x: -(out * out), to="float"
+    "reciprocal",
+    lambda k, x: 1 / x,
+    lambda m, out, x: -(out * out),
+    to="float",
+    of_complex=True,
 )
 reciprocal = unary_function(RECIPROCAL)
 
@@ -265,14 +278,17 @@ def square(input: Any) -> Any:
 def _constant_power(exponent: float, form: Any, slope: Any) -> Op:
     """x to one of the small exponents that have a cheap exact form, each an op of its own."""
     name = "pow_" + str(exponent).replace("-", "minus_").replace(".", "_")
-    return pointwise(name, form, slope)
+    return pointwise(name, form, slope, of_complex=True)
 
 
 CONSTANT_POWERS = {
     0: pointwise(
-        "pow_0", lambda k, x: k.full(x.shape, 1, x.dtype), vjp=lambda g, out, x: zeros_of(x)
+        "pow_0",
+        lambda k, x: k.full(x.shape, 1, x.dtype),
+        vjp=lambda g, out, x: zeros_of(x),
+        of_complex=True,
     ),
-    1: pointwise("pow_1", lambda k, x: x, vjp=lambda g, out, x: g),
+    1: pointwise("pow_1", lambda k, x: x, vjp=lambda g, out, x: g, of_complex=True),
     2: _constant_power(2, lambda k, x: x * x, lambda m, out, x: x * 2),
     3: _constant_power(3, lambda k, x: x * x * x, lambda m, out, x: x * x * 3),
     0.5: _constant_power(0.5, lambda k, x: k.sqrt(x), lambda m, out, x: 0.5 / out),
@@ -291,12 +307,14 @@ def _pow_vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
     the exponent not negative), whatever the other factors are.
     """
     slope = RECORDED.where(RECORDED.eq(b, 0), 0, b * POW(a, b - 1))
-    settled = RECORDED.eq(a, 0) & (RECORDED.ge(b, 0))
+    settled = RECORDED.eq(a, 0) & RECORDED.ge(real_part(b), 0)
     growth = RECORDED.where(settled, 0, out * RECORDED.log(a))
     return scaled(g, slope), scaled(g, growth)
 
 
-POW = pointwise("pow", _pow_lower, vjp=_pow_vjp, accepts=is_not_bool, wanted="numbers")
+POW = pointwise(
+    "pow", _pow_lower, vjp=_pow_vjp, accepts=is_not_bool, wanted="numbers", of_complex=True
+)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
@@ -328,8 +346,6 @@ def _number_power(x: Any, exponent: Any) -> Any:
             if kind is Category.BOOL:
                 return RECORDED.logical_or(x, not exponent)
             x = CAST(x, dtype=dt.int64)
-    elif x.dtype.is_complex:
-        return POW(x, exponent)
     constant = CONSTANT_POWERS.get(exponent)
     return POW(x, exponent) if constant is None else constant(x)
 
@@ -374,6 +390,7 @@ LERP = pointwise(
     vjp=lambda g, out, a, b, w: (scaled(g, 1 - w), scaled(g, w), scaled(g, b - a)),
     accepts=is_fractional,
     wanted="a floating dtype",
+    of_complex=True,
 )
 
 
@@ -399,6 +416,7 @@ ADDCMUL = pointwise(
     "addcmul",
     lambda k, x, a, b, value: x + value * a * b,
     vjp=lambda g, out, x, a, b, value: (g, scaled(g, b * value), scaled(g, a * value), None),
+    of_complex=True,
 )
 ADDCDIV = pointwise(
     "addcdiv",
@@ -406,6 +424,7 @@ ADDCDIV = pointwise(
     vjp=lambda g, out, x, a, b, value: (
         g, shared(scaled(g, value), b), shared(scaled(g, -value * (a / b)), b), None
     ),
+    of_complex=True,
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from rushlight.ops.elementwise import (
     pointwise,
     unary_function,
 )
-from rushlight.ops.registry import public
+from rushlight.ops.registry import Op, public
 
 INF = float("inf")
 
@@ -23,8 +23,8 @@ LT = comparison("lt", lambda k, a, b: a < b)
 LE = comparison("le", lambda k, a, b: a <= b)
 GT = comparison("gt", lambda k, a, b: a > b)
 GE = comparison("ge", lambda k, a, b: a >= b)
-EQ = comparison("eq", lambda k, a, b: k.eq(a, b))
-NE = comparison("ne", lambda k, a, b: k.ne(a, b))
+EQ = comparison("eq", lambda k, a, b: k.eq(a, b), of_complex=True)
+NE = comparison("ne", lambda k, a, b: k.ne(a, b), of_complex=True)
 
 lt = binary_function(LT, aliases=("less",))
 le = binary_function(LE, aliases=("less_equal",))
@@ -41,10 +41,15 @@ def _truth(k: Any, x: Any) -> Any:
     return k.cast(x, dt.bool_)
 
 
-LOGICAL_AND = pointwise("logical_and", lambda k, a, b: _truth(k, a) & _truth(k, b), to="bool")
-LOGICAL_OR = pointwise("logical_or", lambda k, a, b: _truth(k, a) | _truth(k, b), to="bool")
-LOGICAL_XOR = pointwise("logical_xor", lambda k, a, b: _truth(k, a) ^ _truth(k, b), to="bool")
-LOGICAL_NOT = pointwise("logical_not", lambda k, x: k.eq(x, 0), to="bool")
+def _test(name: str, lower: Any) -> Op:
+    """An op with bool results that takes numbers of any kind."""
+    return pointwise(name, lower, to="bool", of_complex=True)
+
+
+LOGICAL_AND = _test("logical_and", lambda k, a, b: _truth(k, a) & _truth(k, b))
+LOGICAL_OR = _test("logical_or", lambda k, a, b: _truth(k, a) | _truth(k, b))
+LOGICAL_XOR = _test("logical_xor", lambda k, a, b: _truth(k, a) ^ _truth(k, b))
+LOGICAL_NOT = _test("logical_not", lambda k, x: k.eq(x, 0))
 
 logical_and = binary_function(LOGICAL_AND, numbers="none")
 logical_or = binary_function(LOGICAL_OR, numbers="none")
@@ -62,11 +67,11 @@ def _signbit_lower(k: Any, x: Any) -> Any:
 
 
 def _isinf_lower(k: Any, x: Any) -> Any:
-    return k.eq(k.abs(x), INF) if x.dtype.is_floating_point else k.ne(x, x)
+    return k.ne(x, x) if x.dtype.is_integral else k.eq(k.abs(x), INF)
 
 
 def _isfinite_lower(k: Any, x: Any) -> Any:
-    return k.abs(x) < INF if x.dtype.is_floating_point else k.eq(x, x)
+    return k.eq(x, x) if x.dtype.is_integral else k.abs(x) < INF
 
 
 def _is_infinity(value: float) -> Any:
@@ -76,9 +81,9 @@ def _is_infinity(value: float) -> Any:
     return lower
 
 
-ISNAN = pointwise("isnan", lambda k, x: k.ne(x, x), to="bool")
-ISINF = pointwise("isinf", _isinf_lower, to="bool")
-ISFINITE = pointwise("isfinite", _isfinite_lower, to="bool")
+ISNAN = _test("isnan", lambda k, x: k.ne(x, x))
+ISINF = _test("isinf", _isinf_lower)
+ISFINITE = _test("isfinite", _isfinite_lower)
 ISPOSINF = pointwise("isposinf", _is_infinity(INF), to="bool")
 ISNEGINF = pointwise("isneginf", _is_infinity(-INF), to="bool")
 SIGNBIT = pointwise("signbit", _signbit_lower, to="bool")
@@ -129,7 +134,7 @@ def isclose(
                 f"isclose: {name} must be greater than or equal to zero, but got {value}"
             )
     same = EQ(input, other)
-    if equal_nan and input.dtype.is_floating_point:
+    if equal_nan and not input.dtype.is_integral:
         same = same | (ISNAN(input) & ISNAN(other))
     if rtol == 0 and atol == 0:
         return same

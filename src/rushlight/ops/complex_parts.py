@@ -5,22 +5,108 @@ from __future__ import annotations
 import math
 from typing import Any  # operands are tensors
 
-import numpy as np
-
 from rushlight import config, views
-from rushlight.dtypes import float16, float32, float64
-from rushlight.ir.builder import takes_batches
+from rushlight.dtypes import dtype, float16, float32, float64
 from rushlight.ops.creation import unrelated
-from rushlight.ops.elementwise import CAST, WHERE, check_tensors, zeros_of
+from rushlight.ops.elementwise import (
+    CAST,
+    WHERE,
+    check_tensors,
+    masked,
+    scaled,
+    zeros_of,
+)
+from rushlight.ops.movement import SCATTER_VIEW, own_view, take_view, view_op
 from rushlight.ops.registry import Op, TensorType, public
+from rushlight.views import Recast, Shape, View
+
+# -- views
 
 
-@takes_batches
-def _joined(real: Any, imag: Any) -> Any:
-    """Without a product by i, which makes NaN of infinite parts."""
-    out = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
-    out.real, out.imag = real, imag
-    return out
+def _parts_view(x: Any) -> Recast:
+    shape, strides = x._shape, tuple(2 * s for s in x._strides)
+    return Recast((*shape, 2), (*strides, 1), 2 * x._offset, x.dtype.to_real())
+
+
+def _part_view(x: Any, part: int) -> Recast:
+    strides = tuple(2 * s for s in x._strides)
+    return Recast(x._shape, strides, 2 * x._offset + part, x.dtype.to_real())
+
+
+def _whole_view(x: Any) -> Recast:
+    """Complex numbers of real ones in pairs, which lie side by side from an even place on."""
+    shape, strides, offset = own_view(x)
+    if not shape or shape[-1] != 2:
+        raise RuntimeError("view_as_complex: Tensor must have a last dimension of size 2")
+    if strides[-1] != 1:
+        raise RuntimeError("view_as_complex: Tensor must have a last dimension with stride 1")
+    if offset % 2:
+        raise RuntimeError("view_as_complex: Tensor must have a storage_offset divisible by 2")
+    if any(s % 2 for s in strides[:-1]):
+        raise RuntimeError(
+            "view_as_complex: Tensor must have a stride divisible by 2 for all but last "
+            "dimension"
+        )
+    halved = tuple(s // 2 for s in strides[:-1])
+    return Recast(shape[:-1], halved, offset // 2, x.dtype.to_complex())
+
+
+def _recast_vjp(
+    g: Any, out: Any, x: Any, shape: Shape, strides: Shape, offset: int, dtype: dtype
+) -> Any:
+    if not x.dtype.is_complex:
+        pairs = View((*shape, 2), (*(2 * s for s in strides), 1), 2 * offset)
+        return SCATTER_VIEW(view_as_real(g), shape=tuple(x.shape), view=pairs)
+    view = View(shape, strides, offset)
+    return view_as_complex(SCATTER_VIEW(g, shape=(*x.shape, 2), view=view))
+
+
+RECAST = view_op(
+    "recast",
+    lambda x, shape, strides, offset, dtype: Recast(shape, strides, offset, dtype),
+    ("shape", "strides", "offset", "dtype"),
+    _recast_vjp,
+)
+AS_REAL = view_op("view_as_real", _parts_view, (), lambda g, out, x: view_as_complex(g))
+AS_COMPLEX = view_op("view_as_complex", _whole_view, (), lambda g, out, x: view_as_real(g))
+REAL = view_op(
+    "real", lambda x: _part_view(x, 0), (), lambda g, out, x: COMPLEX(g, zeros_of(g))
+)
+IMAG = view_op(
+    "imag", lambda x: _part_view(x, 1), (), lambda g, out, x: COMPLEX(zeros_of(g), g)
+)
+
+
+@public("torch")
+def view_as_real(input: Any) -> Any:
+    """The parts of complex numbers as a last dimension of size 2, in the same memory.
+
+    >>> import rushlight as torch
+    >>> torch.view_as_real(torch.tensor([1 + 2j]))
+    tensor([[1., 2.]])
+    """
+    if not input.dtype.is_complex:
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    return take_view(AS_REAL, input)
+
+
+@public("torch")
+def view_as_complex(input: Any) -> Any:
+    """The pairs in a last dimension of size 2 as complex numbers, in the same memory.
+
+    >>> import rushlight as torch
+    >>> torch.view_as_complex(torch.tensor([[1.0, 2.0]]))
+    tensor([1.+2.j])
+    """
+    if input.dtype not in (float32, float64):
+        raise RuntimeError(
+            f"view_as_complex is only supported for floating point tensors, but got a tensor "
+            f"of scalar type: {input.dtype!r}"
+        )
+    return take_view(AS_COMPLEX, input)
+
+
+# -- numbers and their parts
 
 
 def _complex_type(real: TensorType, imag: TensorType) -> TensorType:
@@ -29,33 +115,45 @@ def _complex_type(real: TensorType, imag: TensorType) -> TensorType:
 
 
 def _complex_lower(k: Any, real: Any, imag: Any) -> Any:
-    out = _complex_type(TensorType(real.shape, real.dtype), TensorType(imag.shape, imag.dtype))
-    parts = [k.expand(k.wide(x), out.shape) for x in (real, imag)]
-    return k.host(_joined, [(out.shape, out.dtype)], *parts)[0]
-
-
-def _part_op(name: str, function: Any, vjp: Any) -> Op:
-    return Op(
-        name,
-        type=lambda x: TensorType(x.shape, x.dtype.to_real()),
-        lower=lambda k, x: k.host(function, [(x.shape, x.dtype.to_real())], x)[0],
-        vjp=vjp,
-    )
+    shape = views.broadcast_shapes("complex", real.shape, imag.shape)
+    return k.complex(*(k.expand(k.wide(x), shape) for x in (real, imag)))
 
 
 COMPLEX = Op(
     "complex",
     type=_complex_type,
     lower=_complex_lower,
-    vjp=lambda g, out, real, imag: (REAL(g), IMAG(g)),
+    vjp=lambda g, out, real, imag: (take_view(REAL, g), take_view(IMAG, g)),
 )
-REAL = _part_op("real", takes_batches(np.real), lambda g, out, x: COMPLEX(g, zeros_of(g)))
-IMAG = _part_op("imag", takes_batches(np.imag), lambda g, out, x: COMPLEX(zeros_of(g), g))
-CONJ = Op(
-    "conj",
-    type=lambda x: x,
-    lower=lambda k, x: k.host(np.conj, [(x.shape, x.dtype)], x)[0],
-    vjp=lambda g, out, x: CONJ(g),
+CONJ = Op("conj", type=lambda x: x, lower=lambda k, x: k.conj(x), vjp=lambda g, out, x: CONJ(g))
+MODULUS = Op(
+    "modulus",
+    type=lambda x: TensorType(x.shape, x.dtype.to_real()),
+    lower=lambda k, x: k.abs(x),
+    vjp=lambda g, out, x: scaled(DIRECTION(x), g),
+)
+
+
+def _direction_lower(k: Any, x: Any) -> Any:
+    """In two steps: a quotient by the length could overflow where the number is tiny."""
+    is_zero = k.eq(x, 0)
+    size = k.abs(x)
+    return k.select(is_zero, x, x / k.cast(k.select(is_zero, 1, size), x.dtype))
+
+
+def _direction_vjp(g: Any, out: Any, x: Any) -> Any:
+    """The part of g across the direction, by the length; 0 at zero."""
+    size = MODULUS(x)
+    along = take_view(REAL, scaled(g, out))
+    return masked(size != 0, (g - along * out) / WHERE(size == 0, 1, size))
+
+
+DIRECTION = Op("direction", type=lambda x: x, lower=_direction_lower, vjp=_direction_vjp)
+ANGLE = Op(
+    "angle",
+    type=lambda x: TensorType(x.shape, x.dtype.to_real()),
+    lower=lambda k, x: k.atan2(x.im, x.re),
+    vjp=lambda g, out, x: masked(x != 0, COMPLEX(zeros_of(g), g) / CONJ(x)),
 )
 
 
@@ -90,18 +188,18 @@ def polar(abs: Any, angle: Any) -> Any:
 
 @public("torch")
 def real(input: Any) -> Any:
-    """The real parts: a real tensor itself, a copy of those of a complex one."""
-    return REAL(input) if input.dtype.is_complex else input
+    """The real parts of complex numbers, in the same memory; a real tensor itself."""
+    return take_view(REAL, input) if input.dtype.is_complex else input
 
 
 @public("torch")
 def imag(input: Any) -> Any:
-    """A copy of the imaginary parts of a complex tensor."""
+    """The imaginary parts of complex numbers, in the same memory."""
     if not input.dtype.is_complex:
         raise RuntimeError(
             f"imag is not implemented for tensors with non-complex dtypes, got {input.dtype!r}"
         )
-    return IMAG(input)
+    return take_view(IMAG, input)
 
 
 @public("torch", "Tensor")
@@ -144,7 +242,7 @@ def is_neg(input: Any) -> bool:
 def angle(input: Any) -> Any:
     """The argument of each number: of real ones 0, or pi if they are negative."""
     if input.dtype.is_complex:
-        return IMAG(input).atan2(REAL(input))
+        return ANGLE(input)
     x = input.detach()
     x = CAST(x, dtype=config.default_dtype()) if x.dtype.is_integral else x
     made = WHERE(x != x, x, CAST(x < 0, dtype=x.dtype) * math.pi)

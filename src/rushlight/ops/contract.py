@@ -11,12 +11,8 @@ from typing import Any  # operands are tensors and numbers
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.ops.elementwise import conjugate
 from rushlight.ops.registry import Op, TensorType, public, recorder
-
-
-def conjugate(x: Any) -> Any:
-    """The complex conjugate, which derivatives of products are made with."""
-    return x.conj() if x.dtype.is_complex else x
 
 
 def split_equation(equation: str) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops import depthwise
-from rushlight.ops.contract import conjugate
+from rushlight.ops.elementwise import conjugate
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.windows import Pads, Sizes, padded, sizes_for, window_view
 from rushlight.views import View

@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from typing import Any  # operands are tensors
 
+from rushlight.ops.elementwise import conjugate
 from rushlight.ops.registry import Op, TensorType, public
 
 _SPREAD = string.ascii_letters[::-1]  # letters for the dimensions of an ellipsis
@@ -21,8 +22,8 @@ def _pair_vjp(g: Any, out: Any, a: Any, b: Any, equation: str) -> Any:
     inputs, _, letters = equation.partition("->")
     left, _, right = inputs.partition(",")
     return (
-        PAIR(g, b, equation=f"{letters},{right}->{left}"),
-        PAIR(g, a, equation=f"{letters},{left}->{right}"),
+        PAIR(g, conjugate(b), equation=f"{letters},{right}->{left}"),
+        PAIR(g, conjugate(a), equation=f"{letters},{left}->{right}"),
     )
 
 

@@ -122,17 +122,22 @@ def pointwise(
     accepts: Accepts | None = None,
     wanted: str = "",
     refuse: Callable[[str, object, str], Exception] = errors.not_implemented_for,
+    of_complex: bool = False,
 ) -> Op:
     """An elementwise op. `lower(k, *operands, **attrs)` gets operands of one working dtype.
 
     slopes:  `slope(m, out, *operands, **attrs)` for each operand, None where the derivative is
              zero; `m` is the builder or `RECORDED`.
+    of_complex: whether complex operands are allowed; the function is then holomorphic if it has
+             slopes.
     accepts: which common dtypes are allowed (`wanted` says so in words, `refuse` makes the
     error).
     """
 
     def type_rule(*types: TensorType, **_: Any) -> TensorType:
         out = pointwise_type(name, to, *types)
+        if not of_complex and any(t.dtype.is_complex for t in types):
+            raise errors.not_implemented_for(name, _complex_of(types), "real numbers")
         if accepts is not None:
             kind = promoted(*types) if to == "bool" else out.dtype
             if not accepts(kind):
@@ -151,12 +156,18 @@ def pointwise(
     return op
 
 
-def comparison(name: str, lower: Lower) -> Op:
+def _complex_of(types: Sequence[TensorType]) -> dtype:
+    return next(t.dtype for t in types if t.dtype.is_complex)
+
+
+def comparison(name: str, lower: Lower, of_complex: bool = False) -> Op:
     """A pointwise op with bool results; a Python integer is compared exactly, also with a
     tensor of small integers that could not hold it.
     """
 
     def type_rule(*types: TensorType) -> TensorType:
+        if not of_complex and any(t.dtype.is_complex for t in types):
+            raise errors.not_implemented_for(name, _complex_of(types), "real numbers")
         return pointwise_type(name, "bool", *types)
 
     def lower_rule(k: Any, *refs: Any) -> Any:
@@ -187,13 +198,26 @@ class _Recorded:
 RECORDED = _Recorded()
 
 
+def conjugate(x: Any) -> Any:
+    """The complex conjugate, which derivatives of products are made with."""
+    return OPS["conj"](x) if x.dtype.is_complex else x
+
+
+def real_part(x: Any) -> Any:
+    """The real part of an operand (a real one itself)."""
+    return CAST(x, dtype=x.dtype.to_real()) if x.dtype.is_complex else x
+
+
 def scaled(g: Any, slope: Any) -> Any:
-    """g * slope, exactly zero where g is zero (the derivative is linear: 0 * inf is 0)."""
+    """g * slope, exactly zero where g is zero (the derivative is linear: 0 * inf is 0).
+
+    A complex slope is conjugated: gradients are steepest ascents (PyTorch's convention).
+    """
     return SCALED(g, slope)
 
 
 def shared(g: Any, divisor: Any) -> Any:
-    """g / divisor, exactly zero where g is zero."""
+    """g / divisor, exactly zero where g is zero; a complex divisor is conjugated."""
     return SHARED(g, divisor)
 
 
@@ -271,21 +295,29 @@ class _FirstOrder:
         out = next(given) if self.uses_out else None
         operands = [next(given) if is_used else None for is_used in self.uses]
         slope = self.slope(k, out, *operands, **named)
-        made = k.select(k.eq(wide, 0), wide, wide * slope)
+        made = k.select(k.eq(wide, 0), wide, wide * k.conj(slope))
         shape = self._type(type_of(g), *map(type_of, read)).shape
         return k.expand(k.cast(made, g.dtype), shape)
 
 
 SCALED = pointwise(
     "scaled",
-    lambda k, g, slope: k.select(k.eq(g, 0), g, g * slope),
-    vjp=lambda h, out, g, slope: (scaled(h, slope), scaled(h, g)),
+    lambda k, g, slope: k.select(k.eq(g, 0), g, g * k.conj(slope)),
+    vjp=lambda h, out, g, slope: (
+        scaled(h, conjugate(slope)),
+        scaled(conjugate(h), conjugate(g)),
+    ),
+    of_complex=True,
 )
 SHARED = pointwise(
     "shared",
-    lambda k, g, divisor: k.select(k.eq(g, 0), g, g / divisor),
+    lambda k, g, divisor: k.select(k.eq(g, 0), g, g / k.conj(divisor)),
     to="float",
-    vjp=lambda h, out, g, divisor: (shared(h, divisor), shared(scaled(-h, out), divisor)),
+    vjp=lambda h, out, g, divisor: (
+        shared(h, conjugate(divisor)),
+        shared(scaled(conjugate(-h), conjugate(out)), divisor),
+    ),
+    of_complex=True,
 )
 
 

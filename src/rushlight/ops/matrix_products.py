@@ -6,8 +6,8 @@ import math
 from typing import Any  # operands are tensors
 
 from rushlight import errors, views
-from rushlight.ops.contract import conjugate
 from rushlight.ops.creation import EYE, FULL, unrelated
+from rushlight.ops.elementwise import conjugate
 from rushlight.ops.linear_solve import inv, solve
 from rushlight.ops.rearrange import cat
 from rushlight.ops.registry import public

@@ -13,11 +13,14 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops.creation import sizes_of
 from rushlight.ops.registry import Op, TensorType, public, recorder
-from rushlight.views import Shape, View
+from rushlight.views import Recast, Shape, View
 
 
 def view_op(
-    name: str, view: Callable[..., View], attrs: tuple[str, ...], vjp: Callable[..., Any]
+    name: str,
+    view: Callable[..., View | Recast],
+    attrs: tuple[str, ...],
+    vjp: Callable[..., Any],
 ) -> Op:
     """A view op: `view(x, **attrs)` gives the View of x's storage."""
 

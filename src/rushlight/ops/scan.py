@@ -8,7 +8,7 @@ from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.dtypes import dtype
 from rushlight.ops import return_types
-from rushlight.ops.elementwise import CAST, scaled
+from rushlight.ops.elementwise import CAST, conjugate, scaled
 from rushlight.ops.registry import Op, TensorType, public
 
 
@@ -59,7 +59,7 @@ def _scan_op(name: str, kind: str, vjp: Any) -> Op:
 def cumprod_vjp(g: Any, out: Any, x: Any, dim: int, dtype: dtype) -> Any:
     """d out[j] / d x[i] is the product of the others up to j: a prefix times a suffix sum."""
     size = x.shape[dim]
-    x = x if x.dtype is dtype else CAST(x, dtype=dtype)
+    x = conjugate(x if x.dtype is dtype else CAST(x, dtype=dtype))
     suffix = suffix_recurrence(_next(x, dim, 0), g, dim)
     one = x.narrow(dim, 0, 1) * 0 + 1
     return suffix * _cat([one, x.narrow(dim, 0, size - 1).cumprod(dim)], dim)

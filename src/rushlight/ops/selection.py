@@ -9,6 +9,7 @@ import numpy as np
 from rushlight import dtypes as dt
 from rushlight.dtypes import finfo
 from rushlight.ir.builder import takes_batches
+from rushlight.ops.complex_parts import DIRECTION, MODULUS
 from rushlight.ops.elementwise import (
     RECORDED,
     WHERE,
@@ -236,23 +237,22 @@ ABS = pointwise(
 )
 
 
-def _sign_function(name: str) -> Any:
-    def function(input: Any) -> Any:
-        return SIGN(input)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = "-1, 0 or 1 by the sign of each element."
-    return public("torch", "Tensor", name=name, inplace=True, out=True)(function)
+@public("torch", "Tensor", inplace=True, out=True)
+def sign(input: Any) -> Any:
+    """-1, 0 or 1 by the sign of each element."""
+    return SIGN(input)
 
 
-sign = _sign_function("sign")
-sgn = _sign_function("sgn")
+@public("torch", "Tensor", inplace=True, out=True)
+def sgn(input: Any) -> Any:
+    """The sign of each element; of a complex one, the number of length 1 in its direction."""
+    return DIRECTION(input) if input.dtype.is_complex else SIGN(input)
 
 
 @public("torch", "Tensor", inplace=True, out=True, aliases=("absolute",))
 def abs(input: Any) -> Any:
-    """The absolute value of each element."""
-    return ABS(input)
+    """The absolute value of each element: a real number, also of complex ones."""
+    return MODULUS(input) if input.dtype.is_complex else ABS(input)
 
 
 def _copysign_lower(k: Any, a: Any, b: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any  # operands are tensors, references or numbers
 
+from rushlight.ir.formulas import FORMULAS
+from rushlight.ir.formulas import hypot as length
 from rushlight.ops.elementwise import (
     RECORDED,
     binary_function,
@@ -22,7 +24,10 @@ SPECIAL = ("torch", "Tensor", "special")
 
 def _function(name: str, slope: Any) -> Op:
     """An op that is one primitive; integers become the default float."""
-    return pointwise(name, lambda k, x: k.map(name, x), slope, to="float")
+    of_complex = name in FORMULAS
+    return pointwise(
+        name, lambda k, x: k.map(name, x), slope, to="float", of_complex=of_complex
+    )
 
 
 # -- exponentials, logarithms, roots
@@ -101,7 +106,7 @@ def _sinc_slope(m: Any, out: Any, x: Any) -> Any:
     return m.select(is_near, near, (m.cos(safe) - m.sin(safe) / safe) / safe) * math.pi
 
 
-SINC = pointwise("sinc", _sinc_lower, _sinc_slope, to="float")
+SINC = pointwise("sinc", _sinc_lower, _sinc_slope, to="float", of_complex=True)
 sinc = unary_function(SINC, places=SPECIAL)
 
 DEG2RAD = pointwise(
@@ -178,19 +183,9 @@ def logit(input: Any, eps: float | None = None) -> Any:
 # -- of two operands
 
 
-def _hypot_lower(k: Any, a: Any, b: Any) -> Any:
-    """Scaled by the larger side, so that squares neither overflow nor vanish."""
-    a, b = k.abs(a), k.abs(b)
-    large, small = k.max(a, b), k.min(a, b)
-    ratio = small / k.select(k.eq(large, 0), 1, large)
-    length = large * k.sqrt(ratio * ratio + 1)
-    is_infinite = k.eq(a, math.inf) | k.eq(b, math.inf)
-    return k.select(is_infinite, math.inf, length)
-
-
 HYPOT = pointwise(
     "hypot",
-    _hypot_lower,
+    length,
     lambda m, out, a, b: a / out,
     lambda m, out, a, b: b / out,
     accepts=is_floating,

@@ -217,8 +217,20 @@ class Fusion:
             own = view_of((source, view))
             reader = self._read((node, i), source, own)
             root = Root("store", node, source, own, target=target, reader=reader)
-            self._new_unit(roots=[root], reads=root.reads)
+            if not has_base and i and _are_beside(pieces[i - 1][1], target):
+                self._join_last(root)
+            else:
+                self._new_unit(roots=[root], reads=root.reads)
         self.place[node] = len(self.units) - 1
+
+    def _join_last(self, root: Root) -> None:
+        """Another part of an update goes with the one just before it."""
+        unit = self.units[-1]
+        if len(unit.roots) < MAX_ROOTS and unit.dims == root.dims:
+            unit.roots.append(root)
+            unit.reads |= root.reads
+        else:
+            self._new_unit(roots=[root], reads=root.reads)
 
     def _add_scatter(self, node: Node) -> None:
         """The base is computed straight into the result's memory, then scattered into."""
@@ -437,6 +449,11 @@ class Fusion:
                 total += 2
             stack.extend(n for n, _ in step.args)
         return total
+
+
+def _are_beside(a: View, b: View) -> bool:
+    """Whether two parts of a tensor alternate in memory, as those of complex numbers do."""
+    return a.shape == b.shape and a.strides == b.strides and a.offset + 1 == b.offset
 
 
 def _reachable(outputs: Sequence[Node]) -> list[Node]:

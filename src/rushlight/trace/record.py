@@ -25,7 +25,7 @@ from rushlight.trace.trace import (
 )
 from rushlight.trace.trie import Edge, Operand
 from rushlight.trace.value import Storage, Value
-from rushlight.views import View
+from rushlight.views import Recast, View
 
 _weak = weakref.ref
 
@@ -371,9 +371,13 @@ def number_tensor(number: Any) -> Any:
         return make_tensor(hooks.tensor_class, Storage(value), value.type)
 
 
-def value_tensor(value: Value, shape: Any = None, strides: Any = None, offset: int = 0) -> Any:
+def value_tensor(
+    value: Value, shape: Any = None, strides: Any = None, offset: int = 0, kind: Any = None
+) -> Any:
     """A handle on a value by itself, without gradient history."""
     t = make_tensor(hooks.tensor_class, Storage(value), value.type)
+    if kind is not None:
+        t.dtype = kind
     if shape is not None:
         set_view(t, View(shape, strides, offset))
     return t
@@ -391,10 +395,13 @@ def alias(x: Any) -> Any:
 hooks.alias = alias
 
 
-def set_view(t: Any, view: View) -> None:
-    """Make the handle read its storage through `view`."""
+def set_view(t: Any, view: View | Recast) -> None:
+    """Make the handle, of a dtype that is already set, read its storage through `view`."""
     natural = t._storage.value.type
-    t._shape, t._strides, t._offset = view
+    t._shape, t._strides, t._offset = view.shape, view.strides, view.offset
+    if t.dtype is not natural.dtype:
+        t._view = Recast(view.shape, view.strides, view.offset, t.dtype)
+        return
     is_whole = (
         view.offset == 0 and view.shape == natural.shape and view.strides == natural.strides
     )

@@ -1,0 +1,324 @@
+"""Complex tensors: arithmetic, functions, parts as views, and derivatives, against PyTorch.
+
+Gradients follow PyTorch's convention: for a real function L of z = x + iy they are
+dL/dx + i dL/dy, so factors of derivatives are conjugated.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Callable
+from typing import Any  # tensors of two libraries
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+
+oracle = pytest.importorskip("torch")
+
+Function = Callable[..., Any]  # of a library and its tensors
+
+
+def drawn(*shape: int, seed: int = 0) -> Any:
+    draw = np.random.default_rng([seed, *shape])
+    return draw.normal(size=shape) + 1j * draw.normal(size=shape)
+
+
+def real(*shape: int, seed: int = 0) -> Any:
+    return drawn(*shape, seed=seed).real
+
+
+A, B, C, X = drawn(3, 4), drawn(3, 4, seed=1), drawn(3, 4, seed=2), real(3, 4)
+
+
+def array(x: Any) -> Any:
+    return x.detach().resolve_conj().resolve_neg().numpy()
+
+
+def results(function: Function, library: Any, arrays: tuple[Any, ...]) -> list[Any]:
+    """What the function gives, its gradients and those of their sizes."""
+    inputs = [library.from_numpy(a.copy()).requires_grad_() for a in arrays]
+    out = function(library, *inputs)
+    draw = np.random.default_rng(5)
+    cotangent = draw.normal(size=tuple(out.shape))
+    if out.dtype.is_complex:
+        cotangent = cotangent + 1j * draw.normal(size=tuple(out.shape))
+    given = library.from_numpy(np.asarray(cotangent))
+    grads = library.autograd.grad(out, inputs, given, allow_unused=True, create_graph=True)
+    size = sum((g * g.conj()).real.sum() for g in grads if g is not None)
+    again = [None] * len(inputs)
+    if size.requires_grad:
+        again = library.autograd.grad(size, inputs, allow_unused=True)
+    return [out, *grads, *again]
+
+
+def check(function: Function, *arrays: Any, rtol: float = 1e-8) -> None:
+    """Values, gradients and second derivatives are PyTorch's (no gradient may be zeros)."""
+    got, wanted = results(function, torch, arrays), results(function, oracle, arrays)
+    for ours, theirs in zip(got, wanted, strict=True):
+        if ours is None or theirs is None:
+            known = theirs if ours is None else ours
+            assert known is None or not np.any(array(known))
+            continue
+        assert str(ours.dtype) == str(theirs.dtype)
+        np.testing.assert_allclose(array(ours), array(theirs), rtol=rtol, atol=1e-9)
+
+
+# -- arithmetic and functions
+
+BINARY = ("add", "sub", "mul", "div", "pow")
+UNARY = (
+    "abs", "acos", "acosh", "angle", "asin", "asinh", "atan", "atanh", "conj", "cos", "cosh",
+    "exp", "exp2", "expm1", "imag", "log", "log10", "log1p", "log2", "mean", "neg", "positive",
+    "real", "reciprocal", "rsqrt", "sgn", "sigmoid", "sin", "sinh", "sqrt", "square", "sum",
+    "tan", "tanh", "view_as_real",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(name: str) -> None:
+    check(lambda m, a, b: getattr(m, name)(a, b), A, B)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_the_gradient_of_a_real_operand_is_real(name: str) -> None:
+    check(lambda m, a, b: getattr(m, name)(a, b), A, X)
+    check(lambda m, a, b: getattr(m, name)(a, b), abs(X), A)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_complex_numbers_as_operands(name: str) -> None:
+    check(lambda m, a: getattr(m, name)(a, 2.5 - 1j), A)
+    check(lambda m, a: getattr(m, name)(a, 2.5 - 1j), abs(X))
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(name: str) -> None:
+    check(lambda m, a: getattr(m, name)(a), A)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary_of_complex64(name: str) -> None:
+    x = A.astype(np.complex64)
+    ours = getattr(torch, name)(torch.from_numpy(x))
+    theirs = getattr(oracle, name)(oracle.from_numpy(x))
+    assert str(ours.dtype) == str(theirs.dtype)
+    np.testing.assert_allclose(array(ours), array(theirs), rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 0.5, -0.5, -1, -2, 2.5, 1.5 - 2j])
+def test_power_of_a_number(exponent: complex) -> None:
+    check(lambda m, a: a**exponent, A)
+
+
+EXTREMES = [
+    complex(x, y)
+    for x in (1e200, -1e200, 3e-200, 0.0, -0.0)
+    for y in (1e200, -2e-200, 0.0, -0.0)
+]
+
+
+@pytest.mark.parametrize(("name", "function"), [("sqrt", cmath.sqrt), ("abs", abs)])
+def test_extreme_parts(name: str, function: Callable[[complex], complex]) -> None:
+    got = getattr(torch, name)(torch.tensor(EXTREMES, dtype=torch.complex128)).tolist()
+    for mine, z in zip(got, EXTREMES, strict=True):
+        assert mine == pytest.approx(function(z), rel=1e-14, abs=0.0), z
+
+
+def test_division_of_huge_and_tiny_numbers() -> None:
+    huge = torch.tensor([1e200 + 1e200j, 1e-200 - 1e-200j], dtype=torch.complex128)
+    np.testing.assert_allclose((huge / huge).numpy(), [1, 1], rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "name", ["acos", "acosh", "asin", "asinh", "atan", "atanh", "log", "sqrt"]
+)
+@pytest.mark.parametrize("z", [2 + 0.0j, 2 - 0.0j, -2 + 0.0j, complex(-2, -0.0), 2j, -2j])
+def test_sides_of_branch_cuts(name: str, z: complex) -> None:
+    got = getattr(torch, name)(torch.tensor(z, dtype=torch.complex128)).item()
+    assert got == pytest.approx(getattr(cmath, name)(z), rel=1e-14, abs=1e-14)
+
+
+def test_zero_to_powers() -> None:
+    powers = torch.tensor([0j, 2 + 0j, 1 + 1j])
+    assert torch.pow(torch.zeros(3, dtype=torch.complex64), powers).tolist() == [1, 0, 0]
+
+
+def test_comparisons() -> None:
+    a = torch.tensor([1 + 1j, 1 + 1j, 1 + 1j])
+    b = torch.tensor([1 + 1j, 1 + 2j, 2 + 1j])
+    assert (a == b).tolist() == [True, False, False]
+    assert (a != b).tolist() == [False, True, True]
+    for name in ("lt", "le", "gt", "ge", "maximum", "minimum", "atan2", "fmod"):
+        with pytest.raises(RuntimeError, match=name):
+            getattr(torch, name)(a, b)
+
+
+@pytest.mark.parametrize(
+    "name", ["floor", "ceil", "sign", "erf", "relu", "sort", "argmax", "max"]
+)
+def test_what_has_no_meaning_is_refused(name: str) -> None:
+    with pytest.raises(RuntimeError):
+        getattr(torch, name)(torch.tensor([1 + 1j]))
+
+
+def test_tests_of_kinds() -> None:
+    inf, nan = math.inf, math.nan
+    x = torch.tensor([1 + 1j, complex(inf, 0), complex(0, nan), complex(inf, nan)])
+    assert torch.isfinite(x).tolist() == [True, False, False, False]
+    assert torch.isinf(x).tolist() == [False, True, False, True]
+    assert torch.isnan(x).tolist() == [False, False, True, True]
+    assert torch.tensor([1 + 0j, 1j]).isreal().tolist() == [True, False]
+
+
+# -- parts
+
+
+def test_views_of_parts_share_memory() -> None:
+    z = torch.tensor([1 + 2j, 3 + 4j])
+    parts = torch.view_as_real(z)
+    z.real[0] = 10
+    z.imag.mul_(2)
+    parts[1, 0] = -3
+    assert z.tolist() == [10 + 4j, -3 + 8j]
+    assert parts.tolist() == [[10, 4], [-3, 8]]
+    whole = torch.view_as_complex(parts)
+    whole[0] = 0
+    assert z.tolist() == [0, -3 + 8j] and whole.data_ptr() == z.data_ptr()
+    assert z.imag.stride() == (2,) and z.imag.storage_offset() == 1
+
+
+def test_parts_are_assigned() -> None:
+    z = torch.zeros(2, dtype=torch.complex64)
+    z.real, z.imag = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    assert z.tolist() == [1 + 3j, 2 + 4j]
+
+
+def test_numpy_sees_views_of_parts() -> None:
+    z = torch.zeros(3, dtype=torch.complex128)
+    z.imag.numpy()[:] = [1, 2, 3]
+    assert z.tolist() == [1j, 2j, 3j]
+
+
+def test_slices_of_parts() -> None:
+    z = torch.from_numpy(drawn(4, 6))
+    np.testing.assert_array_equal(z[1:, ::2].imag.t().numpy(), drawn(4, 6)[1:, ::2].imag.T)
+    np.testing.assert_array_equal((z.real[2] + 1).numpy(), drawn(4, 6).real[2] + 1)
+
+
+def test_derivatives_through_writes_to_parts() -> None:
+    def to_parts(m: Any, a: Any, x: Any) -> Any:
+        y = a * 1
+        y.real.mul_(3)
+        y.imag[0] = 7
+        y.imag[1] = x[1]
+        y[2] *= 1j
+        return y * a
+
+    def to_pairs(m: Any, x: Any, a: Any) -> Any:
+        y = x * 1
+        z = m.view_as_complex(y)
+        z.mul_(a)
+        z.imag.add_(1)
+        return y * y
+
+    check(to_parts, A, X)
+    check(to_pairs, real(3, 2), drawn(3))
+
+
+def test_view_as_complex_needs_pairs() -> None:
+    flat = torch.arange(12.0)
+    assert torch.view_as_complex(flat.reshape(2, 3, 2)).shape == (2, 3)
+    for bad in (flat.reshape(4, 3), flat[1:11].reshape(5, 2), flat.reshape(2, 6).t()):
+        with pytest.raises(RuntimeError, match="view_as_complex"):
+            torch.view_as_complex(bad)
+
+
+def test_parts_put_together() -> None:
+    check(lambda m, a, b: m.complex(a, b), X, X + 1)
+    check(lambda m, a, b: m.polar(a, b), abs(X), X + 1)
+    check(lambda m, x: m.view_as_complex(x) * 2j, real(3, 2))
+
+
+def test_modulus_and_direction_of_zero_have_no_slope() -> None:
+    z = torch.zeros(2, dtype=torch.complex128, requires_grad=True)
+    (z.abs().sum() + z.sgn().real.sum() + z.angle().sum()).backward()
+    assert z.grad.tolist() == [0, 0]
+
+
+# -- casts, creation, printing
+
+
+def test_casts() -> None:
+    z = torch.tensor([1.5 - 2j, 0j, 1j])
+    assert z.bool().tolist() == [True, False, True]
+    assert z.to(torch.complex128).dtype is torch.complex128
+    assert torch.tensor([2, 3]).to(torch.complex64).tolist() == [2, 3]
+    assert torch.promote_types(torch.complex64, torch.float64) is torch.complex128
+    check(lambda m, x: x.to(m.complex128) * (1 + 2j), X)
+
+
+def test_creation() -> None:
+    assert torch.ones(2, dtype=torch.complex64).tolist() == [1, 1]
+    assert torch.full((2,), 1 - 1j).dtype is torch.complex64
+    assert torch.eye(2, dtype=torch.complex128).tolist() == [[1, 0], [0, 1]]
+    draw = torch.randn(100_000, dtype=torch.complex64)
+    assert draw.dtype is torch.complex64
+    assert draw.real.var().item() == pytest.approx(0.5, rel=0.03)
+    assert draw.imag.var().item() == pytest.approx(0.5, rel=0.03)
+    assert torch.rand(10, dtype=torch.complex64).imag.min().item() >= 0
+
+
+def test_printing() -> None:
+    assert repr(torch.tensor([1 + 2j, -0.5j])) == "tensor([1.+2.0000j, -0.-0.5000j])"
+    assert repr(torch.view_as_real(torch.tensor([1 + 2j]))) == "tensor([[1., 2.]])"
+
+
+# -- reductions, products, movement
+
+
+def test_reductions() -> None:
+    for name in ("sum", "mean", "prod", "cumsum", "cumprod"):
+        check(lambda m, a, name=name: getattr(m, name)(a, 1), A)
+    for name in ("std", "var"):
+        check(lambda m, a, name=name: getattr(m, name)(a, 1), A)
+
+
+def test_products_with_zeros() -> None:
+    holes = A * (abs(A) > 0.8)
+    check(lambda m, a: a.prod(1), holes)
+    check(lambda m, a: a.cumprod(1), holes)
+
+
+def test_matrix_products() -> None:
+    check(lambda m, a, b: a @ b.mT, A, B)
+    check(lambda m, a, b: a @ b, A, drawn(4))
+    check(lambda m, a, b: m.bmm(a, b), drawn(2, 3, 4), drawn(2, 4, 5))
+    check(lambda m, a, b: m.einsum("ij,kj->ik", a, b), A, B)
+    check(lambda m, a, b, c: m.nn.functional.linear(a, b, c), A, B, drawn(3))
+    check(lambda m, a, b, c: m.addmm(c, a, b.mT, beta=2j, alpha=1 + 1j), A, B, drawn(3, 3))
+    for name in ("dot", "vdot", "outer"):
+        check(lambda m, a, b, name=name: getattr(m, name)(a, b), drawn(4), drawn(4, seed=1))
+
+
+def test_movement_and_indices() -> None:
+    index, places = [0, 2, 0], [[0, 3, 1, 2]] * 3
+    check(lambda m, a: a[m.tensor(index)], A)
+    check(lambda m, a: a[:, 1:][m.tensor(index)], A)
+    check(lambda m, a: a[1:, ::2], A)
+    check(lambda m, a: m.gather(a, 1, m.tensor(places)), A)
+    check(lambda m, a, b: a.scatter(1, m.tensor(places), b), A, B)
+    check(lambda m, a, b: a.scatter_add(1, m.tensor(places), b), A, B)
+    check(lambda m, a, b: m.cat([a, b], 1), A, B)
+    check(lambda m, a, b: m.where(a.real > 0, a, b), A, B)
+    check(lambda m, a: a.masked_fill(m.tensor([True, False, True, False]), 1j), A)
+    check(lambda m, a: m.nn.functional.pad(a, (1, 2)), A)
+
+
+def test_mixtures() -> None:
+    check(lambda m, a, b: m.lerp(a, b, 0.3), A, B)
+    check(lambda m, a, b, c: m.lerp(a, b, c), A, B, C)
+    check(lambda m, a, b, c: m.addcmul(a, b, c, value=2 - 1j), A, B, C)
+    check(lambda m, a, b, c: m.addcdiv(a, b, c, value=2 - 1j), A, B, C)
