@@ -322,3 +322,16 @@ def test_mixtures() -> None:
     check(lambda m, a, b, c: m.lerp(a, b, c), A, B, C)
     check(lambda m, a, b, c: m.addcmul(a, b, c, value=2 - 1j), A, B, C)
     check(lambda m, a, b, c: m.addcdiv(a, b, c, value=2 - 1j), A, B, C)
+
+
+def test_samples_of_a_batch() -> None:
+    """`vmap` gives a lowering the planes of one sample."""
+
+    def sample(m: Any, x: Any) -> Any:
+        y = m.cat([(x.exp() * 2j + x.abs()).sum(0) * x, (x @ x.mT) @ x.conj()], 0)
+        return y[m.tensor([0, 4, 2])] + x.real.cumsum(0) + m.view_as_real(x)[..., 1]
+
+    z = drawn(5, 3, 4)
+    ours = torch.vmap(lambda x: sample(torch, x))(torch.from_numpy(z))
+    theirs = oracle.vmap(lambda x: sample(oracle, x))(oracle.from_numpy(z))
+    np.testing.assert_allclose(array(ours), array(theirs), rtol=1e-10)
