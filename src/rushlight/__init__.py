@@ -90,6 +90,8 @@ _ELSEWHERE = dict.fromkeys(_AUTOCAST, "amp.state") | {
     "load": "serialization",
     "__version__": "version",
     "explain": "explain",
+    "from_dlpack": "utils.dlpack",
+    "to_dlpack": "utils.dlpack",
     "set_printoptions": "printing",
     "get_printoptions": "printing",
     "autocast": "amp",

@@ -148,7 +148,7 @@ class Tensor:
     __array_priority__ = 1000
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = _legacy_tensor(*args, **kwargs)
+        made = legacy_tensor(*args, **kwargs)
         return made if cls is Tensor else _in_class(made, cls)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -296,7 +296,7 @@ class Tensor:
     def new(self, *args: Any, device: Any = None) -> Any:
         """`new(2, 3)`: zeros of this dtype and shape; `new([..])` holds the data."""
         check_usable(device)
-        made = _legacy_tensor(*args, dtype=self.dtype)
+        made = legacy_tensor(*args, dtype=self.dtype)
         return recorder.on_device(made, self.device if device is None else device)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
@@ -441,6 +441,13 @@ class Tensor:
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if self.requires_grad and value.dtype.is_integral:
+            raise RuntimeError(
+                "data set to a tensor that requires gradients must be floating point or "
+                "complex dtype"
+            )
         self._storage = value._storage
         self._shape, self._strides, self._offset = value._shape, value._strides, value._offset
         self._view, self.dtype = value._view, value.dtype
@@ -522,6 +529,10 @@ class Tensor:
             raise errors.numpy_needs_detach()
         if self.dtype is dt.bfloat16:
             raise TypeError("Got unsupported ScalarType BFloat16")
+        return self._shared_array()
+
+    def _shared_array(self) -> Any:
+        """The elements as stored, in an array that others may write while it lives."""
         array = self._array()
         realised(self._storage).export(array)
         return array
@@ -529,6 +540,34 @@ class Tensor:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         array = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __array_wrap__(
+        self, array: Any, context: Any = None, return_scalar: bool = False
+    ) -> Tensor:
+        """What NumPy's functions return for a tensor: their result as one."""
+        array = np.asarray(array)
+        return from_numpy(array.astype("uint8") if array.dtype == bool else array)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A DLPack capsule on this tensor's memory, for `from_dlpack` of any library."""
+        from rushlight.utils import dlpack  # imported when memory is exchanged
+
+        if dl_device is not None and tuple(dl_device) != dlpack.device_of(self):
+            raise BufferError(f"__dlpack__: cannot export to device {dl_device}")
+        return dlpack.capsule_of(self, max_version=max_version, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        """The device of the capsule: its type's number in DLPack, and its index."""
+        from rushlight.utils import dlpack  # imported when memory is exchanged
+
+        return dlpack.device_of(self)
 
     def item(self) -> Any:
         """The value of a one-element tensor as a Python number."""
@@ -732,7 +771,11 @@ def from_numpy(array: Any) -> Tensor:
     """A tensor on the memory of a NumPy array: writes to either are seen by both."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    kind = dt.of_numpy(array.dtype)
+    return tensor_on(array, dt.of_numpy(array.dtype))
+
+
+def tensor_on(array: Any, kind: dtype) -> Tensor:
+    """A tensor on the memory of an array of stored bits of a dtype."""
     if any(s < 0 for s in array.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with "
@@ -910,11 +953,41 @@ def _not_numbers(data: Any) -> Exception:
     return RuntimeError(f"Could not infer dtype of {type(leaf).__name__}")
 
 
-def _legacy_tensor(*args: Any, dtype: dtype | None = None, device: Any = None) -> Tensor:
-    """`Tensor(2, 3)` is uninitialised memory of that shape; `Tensor([..])` holds the data."""
+def legacy_tensor(
+    *args: Any, dtype: dtype | None = None, device: Any = None, size: Any = None,
+    data: Any = None,
+) -> Tensor:  # fmt: skip
+    """`Tensor(2, 3)` is memory of that shape (zeros); `Tensor([..])` holds the data.
+
+    Another tensor is shared, so it must have the dtype of a typed constructor.
+    """
+    check_usable(device)
     kind = dtype or config.default_dtype()
-    if len(args) == 1 and not isinstance(args[0], int):
-        if isinstance(args[0], Size):
-            return creation.FULL(shape=tuple(args[0]), value=0, dtype=kind)
-        return tensor(args[0], dtype=kind)
-    return creation.FULL(shape=tuple(args), value=0, dtype=kind)
+    if size is not None or data is not None:
+        args = (Size(size) if data is None else data,)
+    if len(args) != 1 or isinstance(args[0], int | np.integer):
+        return _of_shape(args or (0,), kind)
+    source = args[0]
+    if isinstance(source, Size):
+        return _of_shape(source, kind)
+    if isinstance(source, Tensor):
+        if dtype is not None and source.dtype is not dtype:
+            raise TypeError(f"new(): expected a tensor of {dtype!r}, got {source.dtype!r}")
+        return source.detach()
+    if hasattr(source, "_as_tensor"):  # a storage
+        return source._as_tensor(kind)
+    if isinstance(source, str):
+        raise TypeError("new(): invalid data type 'str'")
+    if not (hasattr(source, "__len__") or hasattr(source, "__iter__")):
+        raise TypeError(f"new(): data must be a sequence (got {type(source).__name__})")
+    return tensor(source, dtype=kind, device="cpu")
+
+
+def _of_shape(sizes: Sequence[Any], kind: dtype) -> Tensor:
+    shape = tuple([size.__index__() for size in sizes])
+    if any(size < 0 for size in shape):
+        raise RuntimeError(
+            f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
+        )
+    made: Tensor = creation.FULL(shape=shape, value=0, dtype=kind)
+    return made

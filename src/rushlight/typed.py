@@ -9,8 +9,8 @@ from typing import Any  # constructors take sizes, data and tensors
 from rushlight import config
 from rushlight.dtypes import dtype
 from rushlight.ops.convert import TYPE_NAMES, dtype_named
-from rushlight.storage import TypedStorage
-from rushlight.tensor import Size, Tensor, tensor
+from rushlight.storage import TypedStorage, UntypedStorage
+from rushlight.tensor import Tensor, legacy_tensor
 
 
 class _TypedTensor(type):
@@ -19,12 +19,7 @@ class _TypedTensor(type):
     _dtype: dtype
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        kind = cls._dtype
-        if len(args) == 1 and not isinstance(args[0], int | Size):
-            return tensor(args[0], dtype=kind)
-        from rushlight.ops.creation import zeros  # only when a shape is given
-
-        return zeros(*args, dtype=kind) if args else zeros(0, dtype=kind)
+        return legacy_tensor(*args, dtype=cls._dtype, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and instance.dtype is cls._dtype
@@ -37,7 +32,13 @@ class _TypedStorage(type):
     _dtype: dtype
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return TypedStorage(*args, dtype=cls._dtype)
+        return TypedStorage(*args, dtype=cls._dtype, **kwargs)
+
+    def from_buffer(cls, buffer: Any, byte_order: str = "native") -> TypedStorage:
+        """A copy of the bytes of an object, which are in this byte order."""
+        return UntypedStorage.from_buffer(
+            buffer, byte_order=byte_order, dtype=cls._dtype
+        )._typed(cls._dtype)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, TypedStorage) and instance.dtype is cls._dtype

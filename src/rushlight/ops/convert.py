@@ -339,6 +339,8 @@ def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
     shape = sizes_of(sizes)
     if input.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
+    if any(size < 0 for size in shape):
+        raise RuntimeError(f"resize_: negative size in {list(shape)}")
     own = input._storage.value.type
     needed = input._offset + views.numel(shape)
     if needed > own.numel:
@@ -380,7 +382,7 @@ def set_(
     kind = getattr(source, "dtype", input.dtype)
     if kind is not input.dtype:
         raise RuntimeError(
-            f"set_: could not set a tensor of {input.dtype!r} to one of {kind!r}"
+            f"Could not set tensor of type {kind.name} to a tensor of type {input.dtype.name}"
         )
     input._storage = source._storage
     input._base = None
@@ -391,6 +393,11 @@ def set_(
         shape = (count,) if size is None else sizes_of((size,))
         strides = views.contiguous_strides(shape) if stride is None else sizes_of((stride,))
         view = View(shape, strides, storage_offset)
+        if views.numel(shape) and views.span(view)[1] > count:
+            raise RuntimeError(
+                f"set_: sizes {errors.shape_text(shape)} at offset {storage_offset} reach "
+                f"beyond a storage of {count} elements, which is not resizable"
+            )
     set_view(input, view)
     return input
 

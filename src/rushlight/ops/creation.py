@@ -562,16 +562,44 @@ def scalar_tensor(
 def frombuffer(
     buffer: Any, *, dtype: dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Any:
-    """A 1-D tensor on the memory of an object that has the buffer protocol."""
+    """A 1-D tensor on the memory of an object that has the buffer protocol.
+
+    count: elements to read, -1 for all that are left after `offset` bytes.
+    """
     import numpy as np  # reads buffers
 
-    from rushlight.tensor import from_numpy, tensor_of_array  # ops come before tensors
+    from rushlight.tensor import tensor_on  # ops come before tensors
 
-    if dtype is dt.bfloat16:
-        bits = np.frombuffer(buffer, np.uint16, count, offset).astype(np.uint32) << 16
-        return with_grad(tensor_of_array(bits.view(np.float32), dtype), requires_grad)
-    array = np.frombuffer(buffer, dtype.storage, count, offset)
-    return with_grad(from_numpy(array), requires_grad)
+    try:
+        view = memoryview(buffer).cast("B")
+    except TypeError:
+        raise ValueError("object does not implement Python buffer protocol.") from None
+    count = _buffer_count(len(view), dtype.itemsize, count, offset)
+    made = tensor_on(np.frombuffer(view, dtype.storage, count, offset), dtype)
+    return with_grad(made, requires_grad)
+
+
+def _buffer_count(nbytes: int, itemsize: int, count: int, offset: int) -> int:
+    """How many elements `frombuffer` reads; ValueError for what does not fit."""
+    if nbytes == 0 or count == 0:
+        raise ValueError(f"both buffer length ({nbytes}) and count ({count}) must not be 0")
+    if not 0 <= offset < nbytes:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length "
+            f"({nbytes} bytes) minus 1"
+        )
+    if count < 0 and (nbytes - offset) % itemsize:
+        raise ValueError(
+            f"buffer length ({nbytes - offset} bytes) after offset ({offset} bytes) must be a "
+            f"multiple of element size ({itemsize})"
+        )
+    wanted = (nbytes - offset) // itemsize if count < 0 else count
+    if offset + wanted * itemsize > nbytes:
+        raise ValueError(
+            f"requested buffer length ({wanted} * {itemsize} bytes) after offset ({offset} "
+            f"bytes) must not be greater than actual buffer length ({nbytes} bytes)"
+        )
+    return wanted
 
 
 @public("torch")
