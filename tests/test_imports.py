@@ -107,6 +107,7 @@ LATE_IMPORTS = {
     ("surface", "overrides"): "only programs with classes that override need it",
     ("tensor", "overrides"): "only programs with classes that override need it",
     ("tensor", "printing"): "only repr needs it",
+    ("tensor", "utils"): "only DLPack's capsules need it",
     ("tensor", "serialization"): "only pickling needs it",
 }
 
