@@ -402,6 +402,40 @@ def test_the_gradient_of_shared_weights_is_one_product(kind):
     assert np.allclose(found[0], found[1], rtol=2e-2, atol=2e-1)
 
 
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_the_gradient_of_a_shared_table_is_one_scatter(kind):
+    kind = getattr(rushlight, kind)
+    table = rushlight.randn(11, 3).to(kind).requires_grad_()
+    index, seed = rushlight.randint(0, 11, (6, 5)), rushlight.randn(6, 5, 3).to(kind)
+    embedding = rushlight.nn.functional.embedding
+    together = rushlight.vmap(lambda i: embedding(i, table))(index)
+    (g,) = rushlight.autograd.grad(together, table, seed)
+    (expected,) = rushlight.autograd.grad(embedding(index, table), table, seed)
+    assert g.tolist() == expected.tolist()
+    seen = [
+        n.shape
+        for n in _nodes_of(
+            lambda: rushlight.vmap(lambda i: embedding(i, table))(index), table, seed
+        )
+    ]
+    assert (6, 11, 3) not in seen
+
+
+def _nodes_of(call, leaf, seed):
+    """The nodes that a gradient needs in the compiler's graph."""
+    from rushlight.pipeline import lower_path
+    from rushlight.trace.trace import local
+
+    (g,) = rushlight.autograd.grad(call(), leaf, seed)
+    lowered = lower_path(local.trace.edge, (g._storage.value.position,))
+    stack, seen = list(lowered.results.values()), []
+    while stack:
+        node = stack.pop()
+        seen.append(node)
+        stack += [arg for arg, _ in node.args]
+    return seen
+
+
 def test_backward_inside_of_a_batch():
     leaf, rows = rushlight.ones(3, requires_grad=True), rushlight.randn(4, 3)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from rushlight import views
 from rushlight.dtypes import dtype
+from rushlight.ir import sums
 from rushlight.ir.builder import TAKES_BATCHES, Builder
 from rushlight.ir.node import Node, view_of
 from rushlight.ir.planes import over_planes
@@ -144,13 +145,13 @@ class BatchBuilder(Builder):
         return self.given(self.inner.permute(whole, order), rest)
 
     def total(self, x: Ref, level: tuple[int, int]) -> Ref:
-        """The sum over a batch. That of products is one product over the batch too, so that
-        the gradient of a shared weight is never stored for each sample.
+        """The sum over a batch; where possible the gradient of a shared weight is made as one
+        sum, so that those of each sample are never stored.
         """
         whole = self.leave(x, level, 0)
-        product = sum_of_products(self.inner, self.raw(whole), len(levels_of(whole)))
-        if product is not None:
-            return self.given(product, levels_of(whole))
+        found = sums.folded(self.inner, self.raw(whole), len(levels_of(whole)))
+        if found is not None:
+            return self.given(found, levels_of(whole))
         return self.cast(self.reduce("sum", self.wide(whole), (0,)), x.dtype)
 
     # -- elementwise
@@ -453,45 +454,6 @@ class BatchBuilder(Builder):
 
     def _in_order(self, x: Ref) -> Ref:
         return x if views.is_whole(view_of(x.arg), x.node.numel) else self.inner.copy(x)
-
-
-def sum_of_products(k: Builder, x: Ref, dim: int) -> Ref | None:
-    """The sum along a dimension that a contraction only has in common in its operands, as one
-    contraction; None where x is something else.
-    """
-    order = permutation_of(x) if x.node.op == "contract" else None
-    if order is None or order[dim] >= x.node.attrs[0]:
-        return None
-    batch, rows, columns, summed = x.node.attrs
-    letters = "".join(chr(ord("a") + i) for i in range(batch + rows + columns + summed))
-    shared, own = letters[:batch], letters[batch : batch + rows]
-    other, inner = letters[batch + rows :][:columns], letters[batch + rows + columns :]
-    gone = letters[order[dim]]
-    kept = "".join(letters[d] for d in order if letters[d] != gone)
-    ahead = shared.replace(gone, "")
-    a = _leading(k, Ref(k, *x.node.args[0]), order[dim])
-    b = _leading(k, Ref(k, *x.node.args[1]), order[dim])
-    equation = f"{gone}{ahead}{own}{inner},{gone}{ahead}{other}{inner}->{kept}"
-    return k.contract(equation, a, b, x.dtype)
-
-
-def _leading(k: Builder, x: Ref, dim: int) -> Ref:
-    """x with a dimension before all others."""
-    return k.permute(x, [dim, *(d for d in range(len(x.shape)) if d != dim)])
-
-
-def permutation_of(x: Ref) -> list[int] | None:
-    """The dimension of x's node that each of x's own is; None if x reads it in another way."""
-    own, natural = view_of(x.arg), views.whole(x.node.shape)
-    rest = list(range(len(natural.shape)))
-    order = []
-    for place in zip(own.shape, own.strides, strict=True):
-        same = [d for d in rest if (natural.shape[d], natural.strides[d]) == place]
-        if not same:
-            return None
-        order.append(same[0])
-        rest.remove(same[0])
-    return None if rest or own.offset else order
 
 
 def _dim_of_rows(name: str, ndim: int) -> int | None:
