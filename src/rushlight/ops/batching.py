@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -43,6 +44,8 @@ class _Active(threading.local):
 
 active = _Active()
 _lock = threading.Lock()
+if hasattr(os, "register_at_fork"):  # another thread of the parent may have held it
+    os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 _running: list[int] = []  # numbers of all threads
 _edges: dict[int, list[weakref.ref[Any]]] = {}  # gradient nodes that lead into a batch
 _begun: dict[int, int] = {}  # the first gradient node that can be inside
