@@ -79,6 +79,8 @@ def _cases():
         "mv": (lambda t, w, V: w @ V, "wV"),
         "matmul": (lambda t, X, M: X @ M, "XM"),
         "outer": (lambda t, V, v: t.outer(V, v), "Vv"),
+        "complex": (lambda t, X, Y: (t.complex(X, Y) * t.complex(Y, X).conj()).real, "XY"),
+        "complex matmul": (lambda t, M, X: (t.complex(X, X) @ t.complex(M, M)).abs(), "MX"),
         "einsum": (lambda t, X, Y: t.einsum("ij,kj->ik", X, Y), "XY"),
         "linear": (lambda t, X, w: f(t).linear(X, w), "Xw"),
         "bmm": (lambda t, C: t.bmm(C, C), "C"),
@@ -745,6 +747,25 @@ def test_a_rule_of_its_own_gets_whole_batches(x):
     Scaled.calls.clear()
     rushlight.vmap(rushlight.vmap(lambda a: Scaled.apply(a, 2.0)))(x)
     assert [c[0] for c in Scaled.calls] == [3, 2]
+
+
+def test_what_the_library_has_of_functions_passes_samples():
+    """Hooks on a module's gradients, and both kinds of checkpoints."""
+    from rushlight.utils.checkpoint import checkpoint
+
+    net, rows, seen = _net(), rushlight.randn(6, 3), []
+    net[0].register_full_backward_hook(lambda m, inner, outer: seen.append(outer[0].shape))
+    found = []
+    for call in (
+        net,
+        lambda r: checkpoint(net, r, use_reentrant=True),
+        lambda r: checkpoint(net, r, use_reentrant=False),
+    ):
+        leaf = rows.clone().requires_grad_()
+        net.zero_grad()
+        rushlight.vmap(call)(leaf).square().sum().backward()
+        found.append((leaf.grad.tolist(), [p.grad.tolist() for p in net.parameters()]))
+    assert found[0] == found[1] == found[2] and seen == [(4,)] * 3
 
 
 def test_functions_without_a_rule_raise(x):

@@ -203,6 +203,7 @@ class Function(FunctionCtx):
         )
 
     generate_vmap_rule = False  # whether `forward` may see samples of `vmap`
+    _passes_samples = False  # a Function of the library's own, which may anyway
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
@@ -226,7 +227,7 @@ class Function(FunctionCtx):
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward`, and record this function for backward."""
-        if batching.active.batches:
+        if batching.active.batches and not cls._passes_samples:
             is_done, result = cls._by_batch(args, kwargs)
             if is_done:
                 return result

@@ -144,6 +144,7 @@ class BatchBuilder(Builder):
         rest = tuple([found for found in levels if found != level])
         return self.given(self.inner.permute(whole, order), rest)
 
+    @over_planes
     def total(self, x: Ref, level: tuple[int, int]) -> Ref:
         """The sum over a batch; where possible the gradient of a shared weight is made as one
         sum, so that those of each sample are never stored.

@@ -262,6 +262,8 @@ def _gate_function() -> Any:
     from rushlight.autograd import Function
 
     class ModuleGate(Function):
+        _passes_samples = True
+
         @staticmethod
         def forward(ctx: Any, on_backward: Any, spots: list[int], *tensors: Tensor) -> Any:
             ctx.set_materialize_grads(False)

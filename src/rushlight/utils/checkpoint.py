@@ -308,6 +308,8 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 class CheckpointFunction(Function):
     """A function run without a tape, and again with one when its backward comes."""
 
+    _passes_samples = True
+
     @staticmethod
     def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
         check_backward_validity(args)
