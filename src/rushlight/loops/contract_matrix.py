@@ -30,7 +30,6 @@ declare void @llvm.x86.tileloadd64(i8 immarg, ptr, i64)
 declare void @llvm.x86.tilestored64(i8 immarg, ptr, i64)
 declare void @llvm.x86.tdpbf16ps(i8 immarg, i8 immarg, i8 immarg)
 declare <16 x bfloat> @llvm.x86.avx512bf16.cvtneps2bf16.512(<16 x float>)
-declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)
 declare <16 x i16> @llvm.masked.load.v16i16.p0(ptr, i32 immarg, <16 x i1>, <16 x i16>)
 """
 
@@ -269,7 +268,7 @@ class _Block:
     def _fetch(self, place: str) -> None:
         """Ask for what the next block will read: the next lanes along k, or the next k."""
         at = self.text.let(f"getelementptr i16, ptr {place}, i64 %ahead")
-        self.text.line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+        self.text.fetch(at)
 
     def _row(self, k: str) -> str:
         text = self.text

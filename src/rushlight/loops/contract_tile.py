@@ -405,16 +405,13 @@ def emit_fetch(name: str, tile: Tile, operands: list[OperandSlots]) -> tuple[str
         at = text.place(kind, at, operand.column.offset(text, "%column"))
         for line in range(0, tile.columns * size, 64):
             place = text.let(f"getelementptr i8, ptr {at}, i64 {line}")
-            writes = int(number == 0)
-            text.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {writes}, i32 3, i32 1)")
+            text.fetch(place, writes=number == 0)
     more = text.let("icmp slt i64 %r.next, %rows")
     text.line(f"br i1 {more}, label %row.head, label %done")
     text.label("done")
     text.line("ret void")
     arguments = "ptr %args, i64 %batch, i64 %row, i64 %rows, i64 %column"
-    head = f"define internal void @{name}({arguments}) noinline"
-    declaration = "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)\n"
-    return text.function(head) + declaration, set()
+    return text.function(f"define internal void @{name}({arguments}) noinline"), text.needs
 
 
 def _bind(text: Text, slots: OperandSlots) -> _Bound:

@@ -74,6 +74,10 @@ class Text:
         self.needs.add(function)
         self.line(f"call void @{function}({arguments})")
 
+    def fetch(self, place: str, *, writes: bool = False) -> None:
+        """Ask for a cache line before it is needed; any address may be named."""
+        self.run("llvm.prefetch.p0", f"ptr {place}, i32 {int(writes)}, i32 3, i32 1")
+
     def function(self, head: str) -> str:
         """The whole function, under the `define` line but for its attributes and brace."""
         return head + " nounwind {\nentry:\n" + "\n".join(self.lines) + "\n}\n"
