@@ -16,7 +16,6 @@ import pytest
 from rushlight.codegen.target import named_target
 from rushlight.loops.contract import Epilogue, Operand, plan_contraction
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
-from rushlight.loops.text import declaration
 
 # ---- a driver: compile a launch's kernel, call it on NumPy memory
 
@@ -44,8 +43,7 @@ def host_targets() -> list[str]:
 
 @cache
 def _entry(source: KernelSource, target: str):
-    text = source.text + "\n".join(declaration(name) for name in sorted(source.needs))
-    module = llvm.parse_assembly(text)
+    module = llvm.parse_assembly(source.text)
     module.verify()
     builder = llvm.create_pass_builder(_machine(target), llvm.create_pipeline_tuning_options(1))
     passes = llvm.create_new_module_pass_manager()

@@ -301,25 +301,5 @@ def transpose(text: Text, v: str, rows: list[str]) -> list[str]:
     return columns
 
 
-def declaration(intrinsic: str) -> str:
-    """The `declare` line of an intrinsic that contraction kernels need."""
-    kind = next(
-        part for part in intrinsic.split(".") if part.startswith("v16") and part != "v16p0"
-    )
-    back = {mangled: kind for kind, mangled in _MANGLED.items()}
-    v = f"<16 x {back.get(kind[3:], kind[3:])}>"
-    form = intrinsic.split(".v16")[0]
-    return f"declare {_SIGNATURES[form].format(name=intrinsic, v=v)}"
-
-
-_SIGNATURES = {
-    "llvm.fma": "{v} @{name}({v}, {v}, {v})",
-    "llvm.masked.load": "{v} @{name}(ptr, i32 immarg, <16 x i1>, {v})",
-    "llvm.masked.store": "void @{name}({v}, ptr, i32 immarg, <16 x i1>)",
-    "llvm.masked.gather": "{v} @{name}(<16 x ptr>, i32 immarg, <16 x i1>, {v})",
-    "llvm.masked.scatter": "void @{name}({v}, <16 x ptr>, i32 immarg, <16 x i1>)",
-}
-
-
 def _mangled(kind: str) -> str:
     return _MANGLED.get(kind, kind)
