@@ -44,6 +44,11 @@ ROOMS = [
     "gradients",
     "storage",
     "surface",
+    "symbolic",
+    "types",
+    "facts",
+    "control_flow",
+    "__future__",
     "overrides",
     "_C",
     "func",
@@ -77,6 +82,7 @@ ROOMS = [
     "accelerator",
     "onnx",
     "backends",
+    "__config__",
 ]
 
 # The user's side of autograd: named for users under `autograd`, written on top of tensors.

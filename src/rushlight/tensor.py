@@ -242,7 +242,9 @@ class Tensor:
 
     is_cuda = is_sparse = is_quantized = is_mps = is_mkldnn = is_nested = False
     is_xla = is_xpu = is_ipu = is_vulkan = is_sparse_csr = False
+    is_maia = is_mtia = volatile = False
     names = ()
+    name = None
 
     @property
     def T(self) -> Any:

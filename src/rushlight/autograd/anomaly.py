@@ -48,3 +48,8 @@ class detect_anomaly:
 
 def is_anomaly_enabled() -> bool:
     return scopes.anomaly
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """`set_detect_anomaly` as a plain function."""
+    set_detect_anomaly(mode, check_nan)

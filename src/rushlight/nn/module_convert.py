@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rushlight as rl
+from rushlight.__future__ import get_overwrite_module_params_on_conversion
 from rushlight.nn.parameter import Parameter, is_lazy
 from rushlight.nn.registry import owned
 from rushlight.tensor import Tensor
@@ -117,8 +118,11 @@ def _convert_parameter(
 
 
 def _replace_data(module: Any, name: str, parameter: Any, converted: Tensor) -> Any:
-    """Give a parameter new data; across devices a new parameter takes its place."""
-    if parameter.device.type == converted.device.type:
+    """Give a parameter new data; across devices, or where a program asked for that, a new
+    parameter takes its place.
+    """
+    is_kept = not get_overwrite_module_params_on_conversion()
+    if is_kept and parameter.device.type == converted.device.type:
         grad, parameter.grad = parameter.grad, None
         parameter.data = converted
         if grad is not None and grad.dtype == parameter.dtype:

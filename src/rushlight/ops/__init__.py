@@ -27,6 +27,8 @@ FAMILIES = (  # one a line, each after those it imports
     "sections",
     "rearrange",
     "convert",
+    "handles",
+    "removed",
     "random",
     "window_functions",
     "indexing",

@@ -6,6 +6,7 @@ but the gradient edge.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn  # operands are tensors
 
@@ -547,7 +548,7 @@ def permute_function(input: Any, dims: Any) -> Any:
     return permute(input, dims)
 
 
-@public("torch", "Tensor", aliases=("swapaxes", "swapdims"))
+@public("torch", "Tensor")
 def transpose(input: Any, dim0: int, dim1: int) -> Any:
     """Two dimensions exchanged, sharing memory."""
     a = views.dim_index("transpose", dim0, input.ndim)
@@ -556,6 +557,18 @@ def transpose(input: Any, dim0: int, dim1: int) -> Any:
     if order:
         order[a], order[b] = order[b], order[a]
     return take_view(PERMUTE, input, dims=tuple(order))
+
+
+@public("torch", "Tensor")
+def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
+    """`transpose` by NumPy's name."""
+    return transpose(input, axis0, axis1)
+
+
+@public("torch", "Tensor")
+def swapdims(input: Any, dim0: int, dim1: int) -> Any:
+    """`transpose` by another name."""
+    return transpose(input, dim0, dim1)
 
 
 @public("torch", "Tensor")
@@ -716,12 +729,13 @@ def _in_place(name: str, function: Callable[..., Any]) -> None:
         return _become(input, function(input, *args, **named))
 
     method.__name__ = method.__qualname__ = name
+    method.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     method.__doc__ = f"In-place form of `{name[:-1]}`: the tensor becomes the view."
     public("Tensor", name=name)(method)
 
 
 for _name, _function in {
-    "transpose_": transpose, "swapaxes_": transpose, "swapdims_": transpose, "t_": t,
+    "transpose_": transpose, "swapaxes_": swapaxes, "swapdims_": swapdims, "t_": t,
     "squeeze_": squeeze, "unsqueeze_": unsqueeze, "as_strided_": as_strided,
 }.items():  # fmt: skip
     _in_place(_name, _function)

@@ -1,0 +1,37 @@
+"""Functions that PyTorch has removed: the names say what to use instead."""
+
+from __future__ import annotations
+
+from typing import Any  # whatever is given
+
+from rushlight.ops.registry import public
+
+_INSTEAD = {  # name: what replaced it, and whether tensors had it as a method
+    "eig": ("torch.linalg.eig", True),
+    "lstsq": ("torch.linalg.lstsq", True),
+    "matrix_rank": ("torch.linalg.matrix_rank", False),
+    "solve": ("torch.linalg.solve", True),
+    "symeig": ("torch.linalg.eigh", True),
+}
+
+
+def _removed(name: str, instead: str, is_method: bool) -> None:
+    def function(input: Any, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            f"{name}: This function was deprecated since version 1.9 and is now removed. "
+            f"`torch.{name}` is deprecated in favor of `{instead}`."
+        )
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Removed: use `{instead}`."
+    public("torch", *(("Tensor",) if is_method else ()), name=name)(function)
+
+
+for _name, (_instead, _is_method) in _INSTEAD.items():
+    _removed(_name, _instead, _is_method)
+
+
+@public("Tensor")
+def reinforce(input: Any, reward: Any) -> Any:
+    """Removed: use `distributions`."""
+    raise RuntimeError("reinforce() was removed. Use torch.distributions instead.")
