@@ -31,6 +31,7 @@ from rushlight.loops.contract import Operand, plan_contraction
 from rushlight.loops.entry import Strided
 from rushlight.loops.epilogue import EpilogueKernel, split_dims
 from rushlight.loops.group import GroupKernel
+from rushlight.loops.group_launches import launches
 from rushlight.loops.kernel import BufferRef, Launch
 from rushlight.loops.recurrence import (
     RecurrenceShape,
@@ -38,7 +39,6 @@ from rushlight.loops.recurrence import (
     plan_recurrence,
     plan_recurrence_grad,
 )
-from rushlight.loops.rows import launches
 from rushlight.loops.scan import scan_launches
 from rushlight.loops.scatter import scatter_launches
 from rushlight.runtime import buffers

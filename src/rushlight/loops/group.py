@@ -1,8 +1,8 @@
 """A group of roots as one loop nest: its dimensions, its accesses to memory, and its launches.
 
-`GroupKernel` reads a `schedule.fuse.Unit` and prepares what `loops/rows.py` writes as text:
-loop dimensions merged as far as all accesses allow, every access with a stride for each of
-them, and a key of the structure so that equal kernels are written once.
+`GroupKernel` reads a `schedule.fuse.Unit` and prepares what `rows.py` and `columns.py` write as
+text: loop dimensions merged as far as all accesses allow, every access with a stride for each
+of them, and a key of the structure so that equal kernels are written once.
 """
 
 from __future__ import annotations

@@ -1,270 +1,31 @@
-"""The text of a group's kernel: rows of vector loops with reductions between them.
+"""Kernels that go through rows: vectors along them, reductions, then what depends on those.
 
-    for each row of the chunk:               (all outer dimensions)
-        values that are equal along the row
-        for each phase:
-            for the elements of the row, 16 at a time: accumulate reductions, store results
-            combine the lanes of each reduction; then the row's values that depend on them
-
-A 'map' kernel has one phase and no reductions, and cuts long rows into blocks. A 'split' kernel
-reduces blocks of long rows into partial results, which a second entry adds up in order. A
-'column' kernel runs vectors across neighbouring results and loops over the reduced elements.
-Float32 sums and products are kept in float64. The order of a reduction depends on its length
-alone.
+for each row of the chunk:               (all outer dimensions)
+    values that are equal along the row
+    for each phase:
+        for the elements of the row, 16 at a time: accumulate reductions, store results
+        combine the lanes of each reduction; then the row's values that depend on them
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from math import prod
-from typing import Any  # attributes
-
 from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
-from rushlight.ir.node import Node
 from rushlight.loops import expressions as ex
 from rushlight.loops.accumulator import Accumulator
-from rushlight.loops.body import Body
-from rushlight.loops.group import CHUNK, Access, GroupKernel, Step
-from rushlight.loops.kernel import BufferRef, KernelSource, Launch
+from rushlight.loops.elements import Elements
+from rushlight.loops.group import GroupKernel, Step
 from rushlight.loops.text import IOTA, stored_type
-from rushlight.schedule.fuse import LONG_ROW
 from rushlight.schedule.reading import Expression
 
-COLUMN_VECTORS = 4
-TURNED = 64  # side of the squares in which transposed operands are read
 
-
-def launches(
-    kernel: GroupKernel,
-    buffer_of: Callable[[Node], BufferRef],
-    number_of: Callable[[Node], BufferRef],
-    check_of: Callable[[Node], int],
-    errors: BufferRef,
-    partial: Callable[[int], BufferRef],
-) -> list[Launch]:
-    """The launches of a unit: one, or two for long rows (pieces, then their combination)."""
-    nest = kernel.nest
-    if nest.mode == "map" and 0 in nest.sizes:
-        return []
-    key = kernel.key()
-    sources = _SOURCES.get(key)
-    if sources is None:
-        digest = hashlib.sha256(repr(key).encode()).hexdigest()[:20]
-        sources = _SOURCES[key] = write(kernel, f"{nest.mode}_{digest}")
-    pointers = []
-    for access in nest.accesses:
-        if access.node is not None:
-            base = buffer_of(access.node)
-            pointers.append(
-                BufferRef(base.buffer, base.offset + access.offset * access.kind.itemsize)
-            )
-    pointers += [number_of(n) for n in kernel.numbers]
-    ints: list[int] = list(nest.sizes)
-    for access in nest.accesses:
-        ints += access.strides
-        if access.node is None:
-            ints.append(access.offset)
-    for gather in kernel.gathers:
-        for stride, size in gather.node.attrs[1]:
-            ints += [stride, size]
-        ints.append(check_of(gather.node))
-    if kernel.gathers:
-        pointers.append(errors)
-    return _shape_launches(kernel, sources, pointers, ints, partial)
-
-
-_SOURCES: dict[Any, tuple[KernelSource, ...]] = {}
-
-
-def _shape_launches(
-    kernel: GroupKernel,
-    sources: tuple[KernelSource, ...],
-    pointers: list[BufferRef],
-    ints: list[int],
-    partial: Any,
-) -> list[Launch]:
-    """Cut the loops into chunks, and append the numbers that say how."""
-    nest = kernel.nest
-    source = sources[0]
-    rows = prod(nest.sizes[: nest.outer])
-    if nest.mode == "column":
-        width = 16 * _column_vectors(nest.sizes[nest.lane])
-        across = -(-nest.sizes[nest.lane] // width)
-        chunks = rows * across
-        return [_launch(source, chunks, pointers, [*ints, rows, across])]
-    inner = prod(nest.sizes[nest.outer :])
-    if nest.mode == "map":
-        length = nest.sizes[-1]
-        block = length if length <= 2 * CHUNK else CHUNK
-        blocks = -(-length // block)
-        together = max(1, CHUNK // max(length, 1)) if blocks == 1 else 1
-        if _is_turned(kernel):  # squares keep the cache lines of both sides in reach
-            block = together = TURNED
-            blocks = -(-length // block)
-        chunks = -(-rows // together) * blocks
-        return [_launch(source, chunks, pointers, [*ints, rows, together, block, blocks])]
-    if nest.mode == "row":
-        together = max(1, CHUNK // max(inner, 1))
-        scratch = _stash_bytes(kernel, inner)
-        return [
-            _launch(source, -(-rows // together), pointers, [*ints, rows, together], scratch)
-        ]
-    first = nest.sizes[nest.outer]
-    step = max(1, LONG_ROW // max(inner // first, 1)) if nest.inner > 1 else LONG_ROW
-    blocks = -(-first // step)
-    size = sum(16 for s in kernel.steps if s.root.kind == "reduce")
-    place = partial(rows * blocks * size)
-    numbers = [*ints, rows, step, blocks]
-    both = [*pointers, place]
-    return [
-        _launch(source, rows * blocks, both, numbers),
-        _launch(sources[1], rows, both, numbers),
-    ]
-
-
-def _is_turned(kernel: GroupKernel) -> bool:
-    """Whether neighbours in some operand's memory lie along rows and not along the vectors."""
-    nest = kernel.nest
-    return nest.outer > 0 and any(
-        a.node is not None and a.strides[-1] not in (0, 1) and a.strides[nest.outer - 1] == 1
-        for a in nest.accesses
-    )
-
-
-def _launch(
-    source: KernelSource,
-    chunks: int,
-    pointers: list[BufferRef],
-    ints: list[int],
-    scratch: int = 0,
-) -> Launch:
-    return Launch(source, chunks, tuple(pointers), tuple(ints), scratch=scratch)
-
-
-def _column_vectors(lanes: int) -> int:
-    return COLUMN_VECTORS if lanes > 16 * (COLUMN_VECTORS - 1) else 1
-
-
-def _stashes(kernel: GroupKernel) -> dict[Expression, int]:
-    """Costly values of a row that a later phase needs again, by stash number."""
-    first: dict[Expression, int] = {}
-    found: dict[Expression, int] = {}
-    seen: set[tuple[Expression, int]] = set()
-    for step in sorted(kernel.steps, key=lambda s: s.phase):
-        if step.level != "inner":
-            continue
-        waiting = [step.expression]
-        while waiting:
-            e = waiting.pop()
-            if (e, step.phase) in seen or not kernel.facts[e].varies_inner:
-                continue
-            seen.add((e, step.phase))
-            if first.setdefault(e, step.phase) < step.phase and kernel.is_costly(e):
-                found.setdefault(e, len(found))
-            else:
-                waiting.extend(reversed(e.args))
-    return found
-
-
-def _stash_bytes(kernel: GroupKernel, inner: int) -> int:
-    return len(_stashes(kernel)) * _stash_stride(inner)
-
-
-def _stash_stride(inner: int) -> int:
-    return (inner + 16) * 8
-
-
-def write(kernel: GroupKernel, name: str) -> tuple[KernelSource, ...]:
-    """The kernels of a group: one, or for long rows the one for pieces and the one that
-    combines them.
-    """
-    first = _Writer(kernel)
-    mode = kernel.nest.mode
-    text = first.column_kernel(name) if mode == "column" else first.row_kernel(name)
-    made = KernelSource(name, text, frozenset(first.text.needs))
-    if mode != "split":
-        return (made,)
-    second = _Writer(kernel)
-    text = second.combine_kernel(name + "_combine")
-    return made, KernelSource(name + "_combine", text, frozenset(second.text.needs))
-
-
-class _Writer(Body):
-    """Writes one kernel of a group."""
+class RowKernel(Elements):
+    """Writes a kernel of mode 'map', 'row' or 'split', or the one that combines pieces."""
 
     def __init__(self, kernel: GroupKernel) -> None:
-        super().__init__()
-        self.kernel = kernel
-        self.nest = kernel.nest
-        self.row_values: dict[Expression, str] = {}
-        self.reduced: dict[Any, str] = {}
-        self.offsets: dict[int, str] = {}  # access -> offset of the current row (elements)
+        super().__init__(kernel)
         self.stashes = _stashes(kernel) if kernel.nest.mode == "row" else {}
         self.filled: set[Expression] = set()
-
-    # -- arguments
-
-    def _load_arguments(self, extra: tuple[str, ...], has_partial: bool = False) -> None:
-        kernel, nest = self.kernel, self.nest
-        dims = len(nest.sizes)
-        self.base = {a.number: self.pointer() for a in nest.accesses if a.node is not None}
-        self.number_cells = [self.pointer() for _ in kernel.numbers]
-        self.errors = self.pointer() if kernel.gathers else ""
-        self.partial = self.pointer() if has_partial else ""
-        self.sizes = self.numbers(dims)
-        self.strides: dict[int, list[str]] = {}
-        self.affine: dict[int, str] = {}
-        for access in nest.accesses:
-            self.strides[access.number] = self.numbers(dims)
-            if access.node is None:
-                self.affine[access.number] = self.number()
-        self.steps: dict[Expression, list[tuple[str, str]]] = {}
-        self.checks: dict[Expression, str] = {}
-        self.bad: dict[Expression, str] = {}
-        for gather in kernel.gathers:
-            self.steps[gather] = [(self.number(), self.number()) for _ in gather.args]
-            self.checks[gather] = self.number()
-            self.bad[gather] = self.cell("i1", "false")
-        self.extra = {name: self.number() for name in extra}
-
-    def _finish(self, name: str) -> str:
-        for gather, flag in self.bad.items():
-            with self.when(self.text.let(f"load i1, ptr {flag}")):
-                place = self.text.place("i64", self.errors, self.checks[gather])
-                self.text.line(f"store i64 1, ptr {place}")
-        return self.function(name)
-
-    # -- offsets
-
-    def _coordinates(self, index: str, dims: range) -> dict[int, str]:
-        """A linear index over `dims` taken apart."""
-        text = self.text
-        found: dict[int, str] = {}
-        left = index
-        for d in reversed(dims):
-            if d == dims.start:
-                found[d] = left
-            else:
-                found[d] = text.let(f"urem i64 {left}, {self.sizes[d]}")
-                left = text.let(f"udiv i64 {left}, {self.sizes[d]}")
-        return found
-
-    def _offset(self, access: Access, where: dict[int, str], start: str | None = None) -> str:
-        """Elements from the access's base to the iteration at these coordinates."""
-        text = self.text
-        total = start
-        for d, index in where.items():
-            if access.strides[d]:
-                part = text.let(f"mul i64 {index}, {self.strides[access.number][d]}")
-                total = part if total is None else text.let(f"add i64 {total}, {part}")
-        return total or "0"
-
-    def _row_offsets(self, where: dict[int, str]) -> dict[int, str]:
-        return {a.number: self._offset(a, where) for a in self.nest.accesses}
-
-    # -- row kernels
 
     def row_kernel(self, name: str) -> str:
         nest, text = self.nest, self.text
@@ -489,239 +250,37 @@ class _Writer(Body):
         self.text.line(f"store {ex.vector(kind)} {value}, ptr {place}, align {kind.itemsize}")
         self.filled.add(e)
 
-    # -- values
 
-    def _value(
-        self,
-        e: Expression,
-        value: Any,
-        offsets: dict[int, str],
-        i: str | None,
-        mask: str | None,
-    ) -> str:
-        """One expression at 16 lanes from `i` (or equal in all lanes, without `i`)."""
-        text, kind = self.text, e.node.dtype
-        access = self.kernel.facts[e].access
-        if e.kind == "const":
-            return ex.literal(e.node.attrs[0], kind)
-        if e.kind == "number":
-            return ex.load_number(
-                text, kind, self.number_cells[self.kernel.numbers.index(e.node)]
-            )
-        if e.kind == "map":
-            name = e.node.attrs[0]
-            operands = [value(a) for a in e.args]
-            return ex.emit(text, name, e.args[-1].node.dtype, operands)
-        if e.kind == "cast":
-            return ex.cast(text, value(e.args[0]), e.args[0].node.dtype, kind)
-        if e.kind == "load":
-            if access is None:
-                return self.reduced[e.node]
-            return self._load_lanes(access, kind, offsets[access.number], i, mask)
-        assert access is not None
-        if e.kind == "iota":
-            return ex.cast(
-                text, self._affine(access, offsets[access.number], i), dt.int64, kind
-            )
-        if e.kind == "random":
-            seed, offset = (value(a) for a in e.args)
-            index = self._affine(access, offsets[access.number], i)
-            counter = text.let(f"add <16 x i64> {offset}, {index}")
-            return text.call(
-                "<16 x i64>", "rl_philox", f"<16 x i64> {counter}, <16 x i64> {seed}"
-            )
-        return self._gathered(e, access, value, offsets[access.number], i, mask)
+# ---- values kept for a later phase
 
-    def _affine(self, access: Access, offset: str, i: str | None) -> str:
-        text = self.text
-        start = text.let(f"add i64 {offset}, {self.affine[access.number]}")
-        lane = self.nest.lane
-        if i is None or not access.strides[lane]:
-            return text.splat("i64", start)
-        return text.let(
-            f"add <16 x i64> {text.splat('i64', start)}, {self._lane_offsets(access, i)}"
-        )
 
-    def _lane_offsets(self, access: Access, i: str) -> str:
-        """(i + lane) * stride for 16 lanes."""
-        text = self.text
-        index = text.let(f"add <16 x i64> {text.splat('i64', i)}, {IOTA}")
-        stride = text.splat("i64", self.strides[access.number][self.nest.lane])
-        return text.let(f"mul <16 x i64> {index}, {stride}")
+def _stashes(kernel: GroupKernel) -> dict[Expression, int]:
+    """Costly values of a row that a later phase needs again, by stash number."""
+    first: dict[Expression, int] = {}
+    found: dict[Expression, int] = {}
+    seen: set[tuple[Expression, int]] = set()
+    for step in sorted(kernel.steps, key=lambda s: s.phase):
+        if step.level != "inner":
+            continue
+        waiting = [step.expression]
+        while waiting:
+            e = waiting.pop()
+            if (e, step.phase) in seen or not kernel.facts[e].varies_inner:
+                continue
+            seen.add((e, step.phase))
+            if first.setdefault(e, step.phase) < step.phase and kernel.is_costly(e):
+                found.setdefault(e, len(found))
+            else:
+                waiting.extend(reversed(e.args))
+    return found
 
-    def _load_lanes(
-        self, access: Access, kind: dtype, offset: str, i: str | None, mask: str | None
-    ) -> str:
-        text = self.text
-        stored = stored_type(kind.name)
-        base = self.base[access.number]
-        stride = access.strides[self.nest.lane] if access.strides else 0
-        if i is None or stride == 0:
-            return ex.load_one(text, kind, text.place(stored, base, offset))
-        if stride == 1:
-            at = text.let(f"add i64 {offset}, {i}") if offset != "0" else i
-            return ex.load(text, kind, text.place(stored, base, at), mask)
-        start = text.place(stored, base, offset)
-        return ex.load_scattered(text, kind, start, self._lane_offsets(access, i), mask)
 
-    def _store_lanes(
-        self,
-        access: Access,
-        kind: dtype,
-        value: str,
-        offset: str,
-        i: str,
-        mask: str | None,
-        lane: int,
-    ) -> None:
-        text = self.text
-        stored = stored_type(kind.name)
-        base = self.base[access.number]
-        if access.strides[lane] == 1:
-            at = text.let(f"add i64 {offset}, {i}") if offset != "0" else i
-            ex.store(text, kind, value, text.place(stored, base, at), mask)
-            return
-        start = text.place(stored, base, offset)
-        if access.strides[lane] == 0:  # a dimension of one element
-            ex.store_one(text, kind, value, start)
-            return
-        ex.store_scattered(text, kind, value, start, self._lane_offsets(access, i), mask)
+def stash_bytes(kernel: GroupKernel, inner: int) -> int:
+    return len(_stashes(kernel)) * _stash_stride(inner)
 
-    def _gathered(
-        self,
-        e: Expression,
-        access: Access,
-        value: Any,
-        offset: str,
-        i: str | None,
-        mask: str | None,
-    ) -> str:
-        text, kind = self.text, e.node.dtype
-        indices = [value(a) for a in e.args]
-        place = ""
-        inside = ""
-        for index, (_, size) in zip(indices, self.steps[e], strict=True):
-            fits = text.let(f"icmp ult <16 x i64> {index}, {text.splat('i64', size)}")
-            inside = fits if not inside else text.let(f"and <16 x i1> {inside}, {fits}")
-        for index, (stride, _) in zip(indices, self.steps[e], strict=True):
-            safe = text.let(
-                f"select <16 x i1> {inside}, <16 x i64> {index}, <16 x i64> zeroinitializer"
-            )
-            part = text.let(f"mul <16 x i64> {safe}, {text.splat('i64', stride)}")
-            place = part if not place else text.let(f"add <16 x i64> {place}, {part}")
-        self._note_outside(e, inside, mask)
-        stored = stored_type(kind.name)
-        base = text.place(stored, self.base[access.number], offset)
-        is_even = not any(self.kernel.facts[a].varies_lane for a in e.args)
-        if is_even:
-            one = text.let(f"extractelement <16 x i64> {place}, i32 0")
-            row = text.place(stored, base, one)
-            stride_class = access.strides[self.nest.lane] if access.strides else 0
-            if i is None or stride_class == 0:
-                return ex.load_one(text, kind, row)
-            if stride_class == 1:
-                return ex.load(text, kind, text.place(stored, row, i), mask)
-        if i is not None and access.strides[self.nest.lane]:
-            place = text.let(f"add <16 x i64> {place}, {self._lane_offsets(access, i)}")
-        return ex.load_scattered(text, kind, base, place, mask)
 
-    def _note_outside(self, e: Expression, inside: str, mask: str | None) -> None:
-        text = self.text
-        outside = text.let(f"xor <16 x i1> {inside}, {ex.SPLAT_TRUE}")
-        if mask is not None:
-            outside = text.let(f"and <16 x i1> {outside}, {mask}")
-        bits = text.let(f"bitcast <16 x i1> {outside} to i16")
-        some = text.let(f"icmp ne i16 {bits}, 0")
-        flag = self.bad[e]
-        known = text.let(f"load i1, ptr {flag}")
-        text.line(f"store i1 {text.let(f'or i1 {known}, {some}')}, ptr {flag}")
-
-    # -- column kernels
-
-    def column_kernel(self, name: str) -> str:
-        """Vectors across neighbouring results; a loop down the reduced elements."""
-        nest, text = self.nest, self.text
-        self._load_arguments(("rows", "across"))
-        lane = nest.lane
-        width = 16 * COLUMN_VECTORS
-        many = text.let(f"icmp sgt i64 {self.sizes[lane]}, {16 * (COLUMN_VECTORS - 1)}")
-        step = text.let(f"select i1 {many}, i64 {width}, i64 16")
-        with self.loop("%begin", "%end") as chunk:
-            row = text.let(f"udiv i64 {chunk}, {self.extra['across']}")
-            block = text.let(f"urem i64 {chunk}, {self.extra['across']}")
-            outer = self._coordinates(row, range(nest.outer))
-            self.offsets = self._row_offsets(outer)
-            low = text.let(f"mul i64 {block}, {step}")
-            left = text.let(f"sub i64 {self.sizes[lane]}, {low}")
-            more = text.let(f"icmp sgt i64 {left}, 16")
-            wide = text.let(f"and i1 {more}, {many}")
-            body, narrow, done = self._label(), self._label(), self._label()
-            text.line(f"br i1 {wide}, label %{body}, label %{narrow}")
-            text.label(body)
-            self._column_block(low, left, COLUMN_VECTORS)
-            text.line(f"br label %{done}")
-            text.label(narrow)
-            self._column_block(low, left, 1)
-            text.line(f"br label %{done}")
-            text.label(done)
-        return self._finish(name)
-
-    def _column_block(self, low: str, left: str, vectors: int) -> None:
-        text, nest = self.text, self.nest
-        masks, starts = [], []
-        for v in range(vectors):
-            here = text.let(f"sub i64 {left}, {16 * v}")
-            masks.append(text.let(f"icmp slt <16 x i64> {IOTA}, {text.splat('i64', here)}"))
-            starts.append(text.let(f"add i64 {low}, {16 * v}"))
-        steps = self.kernel.steps
-        totals = [
-            {s: Accumulator(self, s, self.nest.mode == "column") for s in steps}
-            for _ in range(vectors)
-        ]
-        dims = nest.inner_dims
-        count = "1"
-        for d in dims:
-            count = text.let(f"mul i64 {count}, {self.sizes[d]}")
-        with self.loop("0", count) as index:
-            where = self._coordinates(index, dims)
-            offsets = {
-                a.number: self._offset(a, where, self.offsets[a.number]) for a in nest.accesses
-            }
-            for v in range(vectors):
-                self._column_body(totals[v], offsets, starts[v], masks[v], index)
-        for v in range(vectors):
-            for step in steps:
-                access = step.target
-                kind = step.root.home.dtype
-                made = totals[v][step].result()
-                self._store_lanes(
-                    access,
-                    kind,
-                    made,
-                    self.offsets[access.number],
-                    starts[v],
-                    masks[v],
-                    nest.lane,
-                )
-
-    def _column_body(
-        self,
-        totals: dict[Step, Accumulator],
-        offsets: dict[int, str],
-        i: str,
-        mask: str,
-        index: str,
-    ) -> None:
-        values: dict[Expression, str] = {}
-
-        def value(e: Expression) -> str:
-            found = values.get(e)
-            if found is None:
-                found = values[e] = self._value(e, value, offsets, i, mask)
-            return found
-
-        for step, total in totals.items():
-            total.add(value(step.expression), None, index)
+def _stash_stride(inner: int) -> int:
+    return (inner + 16) * 8
 
 
 def _kept_dtype(kind: dtype) -> dtype:
