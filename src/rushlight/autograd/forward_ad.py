@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rushlight import errors
 from rushlight.autograd import tangents
 from rushlight.autograd.modes import Decorating
 from rushlight.autograd.tangents import Level
@@ -76,13 +75,6 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to "
             "enter_dual_level() first."
         )
-    for name, x in (("primal", tensor), ("tangent", tangent)):
-        if not tangents.is_smooth(x):
-            raise ValueError(
-                f"Expected {name} to be floating point or complex, but got: {x.dtype!r}"
-            )
-    if tensor._shape != tangent._shape:
-        raise errors.tangent_of_another_shape(tensor._shape, tangent._shape)
     for x in (tensor, tangent):
         if place.holds(x):
             raise RuntimeError(

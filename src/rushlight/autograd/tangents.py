@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any  # tensors come later
 
+from rushlight import errors
 from rushlight.autograd import engine
 from rushlight.autograd.modes import enable_grad
 from rushlight.config import process, scopes
@@ -117,6 +118,13 @@ def below(level: Level) -> Iterator[None]:
 
 def made_dual(primal: Any, tangent: Any, level: Level) -> Any:
     """A copy of `primal` with a tangent in `level`."""
+    for name, x in (("primal", primal), ("tangent", tangent)):
+        if not is_smooth(x):
+            raise ValueError(
+                f"Expected {name} to be floating point or complex, but got: {x.dtype!r}"
+            )
+    if primal._shape != tangent._shape:
+        raise errors.tangent_of_another_shape(primal._shape, tangent._shape)
     with below(level):
         made = OPS["clone"](primal)
         level.set_tangent(made, tangent)

@@ -173,11 +173,12 @@ class Accumulate(Node):
 class Input(Accumulate):
     """Where an inner derivative begins: a leaf whose gradient goes on to what it stands for."""
 
-    __slots__ = ()
+    __slots__ = ("is_open",)
 
     def __init__(self, tensor: Any, next: tuple[tuple[Node | None, int], ...]) -> None:
         super().__init__(tensor)
         self.next = next
+        self.is_open = True  # until the function that has it as an input returns
 
 
 def _unpacked(packed: Any) -> Saved:
