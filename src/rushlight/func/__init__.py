@@ -1,8 +1,25 @@
 """Functions made from functions (`torch.func`): in comes a function of tensors, out goes one
-that does it for every sample of a batch. It records with the ops everybody uses, and never
-touches memory or kernels.
+that computes its derivative, or does it for every sample of a batch. They record with the ops
+and walk the tape that everybody uses, and never touch memory or kernels.
 """
 
+from rushlight.func.forward import jvp, linearize
+from rushlight.func.jacobians import hessian, jacfwd, jacrev
+from rushlight.func.modules import functional_call, stack_module_state
+from rushlight.func.reverse import grad, grad_and_value, vjp
 from rushlight.func.vmap import chunk_vmap, vmap
 
-__all__ = ["chunk_vmap", "vmap"]
+__all__ = [
+    "chunk_vmap",
+    "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]

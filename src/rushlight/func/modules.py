@@ -1,0 +1,51 @@
+"""Modules as functions of their parameters: `functional_call`, `stack_module_state`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any  # named tensors
+
+from rushlight.nn.module import Module
+from rushlight.nn.utils.stateless import functional_call
+from rushlight.ops.rearrange import stack
+from rushlight.tensor import Tensor
+
+__all__ = ["functional_call", "stack_module_state"]
+
+
+def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters and the buffers of modules of one class, each stacked along a new first
+    dimension, as new leaves: what `vmap` over `functional_call` takes for an ensemble.
+
+    Raises RuntimeError for no models, or for models of several classes or modes.
+
+    >>> import rushlight as torch
+    >>> models = [torch.nn.Linear(3, 2) for _ in range(4)]
+    >>> parameters, buffers = torch.func.stack_module_state(models)
+    >>> parameters["weight"].shape
+    torch.Size([4, 2, 3])
+    """
+    models = list(models)
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if any(m.training != models[0].training for m in models):
+        raise RuntimeError(
+            "stack_module_state: Expected all models to have the same training/eval mode."
+        )
+    if any(type(m) is not type(models[0]) for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    parameters = [dict(m.named_parameters()) for m in models]
+    buffers = [dict(m.named_buffers()) for m in models]
+    return _stacked(parameters), _stacked(buffers)
+
+
+def _stacked(named: Sequence[dict[str, Tensor]]) -> dict[str, Any]:
+    return {name: _leaf(name, [each[name] for each in named]) for name in named[0]}
+
+
+def _leaf(name: str, tensors: Sequence[Tensor]) -> Any:
+    wants = tensors[0].requires_grad
+    if any(t.requires_grad != wants for t in tensors):
+        raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
+    joined = stack([t.detach() for t in tensors])
+    return joined.requires_grad_() if wants else joined
