@@ -265,7 +265,11 @@ def zeros_like(x: Any) -> Any:
 def _cotangent(out: Any) -> Any:
     """What stands for the gradient of a result; derivatives by it are wanted."""
     made = zeros_like(out)
-    return input_of(made, is_linked=False) if is_smooth(out) else made
+    if not is_smooth(out):
+        return made
+    cotangent = input_of(made, is_linked=False)
+    cotangent._node.is_open = False  # nobody else asks for gradients by it
+    return cotangent
 
 
 def _fitted(grad: Any, operand: Any) -> Any:

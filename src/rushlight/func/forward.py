@@ -10,7 +10,7 @@ from rushlight.autograd import engine, tangents
 from rushlight.autograd.modes import enable_grad
 from rushlight.config import scopes
 from rushlight.func.arguments import check_tensors, output_leaves, split_aux
-from rushlight.func.reverse import Derivation
+from rushlight.func.reverse import Derivation, finished
 from rushlight.tensor import Tensor
 from rushlight.trace.inputs import input_of
 from rushlight.trace.write import current_node
@@ -78,7 +78,10 @@ def jvp_of(
         aux = tree.map(lambda x: tangents.unpacked(x, level)[0], aux) if has_aux else None
     finally:
         tangents.leave(level)
-    value, tangent = (tree.unflatten(list(part), structure) for part in zip(*unpacked, strict=True))
+    value, tangent = (
+        tree.unflatten([finished(x) for x in part], structure)
+        for part in zip(*unpacked, strict=True)
+    )
     return (value, tangent, aux) if has_aux else (value, tangent)
 
 

@@ -65,15 +65,11 @@ class Derivation:
 
     def leads_outside(self, tensors: Sequence[Any]) -> bool:
         """Whether something depends on what is differentiated outside of this function."""
-        return self.is_recorded and _has_other_leaf(
-            [n for t in tensors if (n := current_node(t)) is not None], set(self.nodes)
-        )
+        return self.is_recorded and has_history(tensors)
 
     def finished(self, results: Any) -> Any:
         """Results as they look outside."""
-        return tree.map(
-            lambda x: x if self.leads_outside([x]) else engine.without_history(x), results
-        )
+        return finished(results) if self.is_recorded else tree.map(engine.without_history, results)
 
     def gradients(self, roots: Sequence[Any], seeds: Sequence[Any], create: bool) -> Any:
         """Of the function's arguments, in their structure; zeros where nothing depends on them."""
@@ -88,14 +84,19 @@ class Derivation:
         return tree.unflatten(leaves, self.structure)
 
 
-def _has_other_leaf(starts: Sequence[Node], own: set[Any]) -> bool:
-    """Whether the history of `starts` begins at a leaf that is none of `own`."""
-    stack, seen = list(starts), set(starts)
+def finished(results: Any) -> Any:
+    """Results without the history that ends at inputs of functions which have returned."""
+    return tree.map(lambda x: x if has_history([x]) else engine.without_history(x), results)
+
+
+def has_history(tensors: Sequence[Any]) -> bool:
+    """Whether the history of some tensor begins at a leaf that gradients may be asked by."""
+    starts = {n for t in tensors if (n := current_node(t)) is not None}
+    stack, seen = list(starts), starts
     while stack:
         node = stack.pop()
-        if isinstance(node, Accumulate) and node not in own:
-            if not isinstance(node, Input) or node.is_open:
-                return True
+        if isinstance(node, Accumulate) and (not isinstance(node, Input) or node.is_open):
+            return True
         for after, _ in node.next:
             if after is not None and after not in seen:
                 seen.add(after)

@@ -347,7 +347,8 @@ def _miss(
         edge.outs = hooks.types_of_mixed(trace, op, operands, edge.operands, edge.outs)
     edge.next = parent.next + len(edge.outs)
     edge.where, edge.label = origin.of_caller()
-    if len(edge.outs) == 1 and edge.next <= MAX_PENDING and not trace.must_flush:
+    is_short = len(edge.outs) == 1 and edge.next <= MAX_PENDING and not trace.must_flush
+    if is_short and not _ends_gradients(edge):
         edge.out = edge.outs[0]
     edge.keeps = _kept(op, len(described))
     parent.children[key] = edge
@@ -355,6 +356,13 @@ def _miss(
     if len(parent.children) > 1:
         misses.note_op(parent, edge)
     return edge
+
+
+def _ends_gradients(edge: Edge) -> bool:
+    """Whether a step makes integers of numbers that have gradients (`x.long()`)."""
+    return edge.outs[0].dtype.is_integral and any(
+        not operand.type.dtype.is_integral for operand in edge.operands
+    )
 
 
 def _kept(op: Op, count: int) -> tuple[bool, ...]:
