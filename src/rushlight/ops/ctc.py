@@ -163,6 +163,16 @@ def _gradient_lower(
     ]
 
 
+def _gradient_vjp(
+    h: Any, out: Any, x: Any, targets: Any, steps: Any, lengths: Any, g: Any, blank: int
+) -> Any:
+    """Linear in g, which forward mode needs; by the scores it is not differentiable."""
+    if x.requires_grad:
+        raise errors.not_differentiable("ctc_loss_gradient")
+    shares = CTC_GRADIENT(x, targets, steps, lengths, g * 0 + 1, blank=blank)
+    return None, None, None, None, (h * shares).sum((0, 2))
+
+
 CTC = Op(  # log probabilities (T, N, C), labels (N, S), how many steps and labels are used
     "ctc_loss",
     attrs=("blank",),
@@ -177,7 +187,7 @@ CTC_GRADIENT = Op(
     attrs=("blank",),
     type=lambda x, targets, steps, lengths, g, blank: TensorType(x.shape, x.dtype),
     lower=_gradient_lower,
-    vjp=None,
+    vjp=_gradient_vjp,
 )
 
 
