@@ -1,4 +1,5 @@
-"""Programs that between them record every differentiable op (but those of `vmap`), and the steps that they recorded.
+"""Programs that between them record every differentiable op (but those of `vmap`), and the
+steps that they recorded.
 
 A step is an op with operands and attributes as a real program gives them; gradients and second
 gradients of the programs are recorded too, since ops that only derivatives use have derivatives
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import rushlight as torch
 from rushlight.autograd.engine import restore
 from rushlight.nn import functional as F
-from rushlight.ops.registry import OPS, Op, recorder
+from rushlight.ops.registry import Op, recorder
 
 
 class Step(NamedTuple):
@@ -42,20 +43,23 @@ def matrix(n: int = 3) -> Any:
     return a @ a.mT + torch.eye(n, dtype=torch.float64)
 
 
-UNARY = (
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh1 atanh exp exp2 expm1 log log2 log10 "
-    "log1p sqrt rsqrt sinc deg2rad rad2deg erf erfc erfinv sigmoid logit abs sign floor ceil "
-    "trunc round frac neg reciprocal lgamma digamma nan_to_num square i0 relu clone"
-).split()
-SPECIAL = "i0e i1 i1e ndtr erfcx log_ndtr ndtri entr".split()
-ACTIVATIONS = (
-    "leaky_relu elu gelu silu mish softplus logsigmoid softsign tanhshrink hardtanh hardshrink "
-    "softshrink hardsigmoid hardswish celu selu"
-).split()
-BINARY = (
-    "add sub mul div pow atan2 hypot logaddexp logaddexp2 xlogy maximum minimum fmax fmin "
-    "remainder fmod copysign"
-).split()
+UNARY = [
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh1",
+    "atanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt",
+    "sinc", "deg2rad", "rad2deg", "erf", "erfc", "erfinv", "sigmoid", "logit", "abs",
+    "sign", "floor", "ceil", "trunc", "round", "frac", "neg", "reciprocal", "lgamma",
+    "digamma", "nan_to_num", "square", "i0", "relu", "clone",
+]  # fmt: skip
+SPECIAL = ["i0e", "i1", "i1e", "ndtr", "erfcx", "log_ndtr", "ndtri", "entr"]
+ACTIVATIONS = [
+    "leaky_relu", "elu", "gelu", "silu", "mish", "softplus", "logsigmoid", "softsign",
+    "tanhshrink", "hardtanh", "hardshrink", "softshrink", "hardsigmoid", "hardswish",
+    "celu", "selu",
+]  # fmt: skip
+BINARY = [
+    "add", "sub", "mul", "div", "pow", "atan2", "hypot", "logaddexp", "logaddexp2", "xlogy",
+    "maximum", "minimum", "fmax", "fmin", "remainder", "fmod", "copysign",
+]  # fmt: skip
 
 
 def _unary(name: str) -> Callable[[], Any]:

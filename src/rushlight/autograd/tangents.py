@@ -24,7 +24,7 @@ from rushlight.autograd import engine
 from rushlight.autograd.modes import enable_grad
 from rushlight.config import process, scopes
 from rushlight.ops.movement import AS_STRIDED, Placed, in_order, take_view
-from rushlight.ops.registry import OPS, Op, TensorType, recorder
+from rushlight.ops.registry import OPS, Linearity, Op, TensorType, recorder
 from rushlight.trace.inputs import input_of
 from rushlight.trace.packing import without_hooks
 from rushlight.trace.record import number_tensor
@@ -193,10 +193,26 @@ def tangents_of(
 ) -> Sequence[Any]:
     """The tangents of an op's results (None for results without derivative)."""
     operands = [x if isinstance(x, hooks.tensor_class) else number_tensor(x) for x in operands]
-    if op.jvp is None:
+    if op.jvp is None or isinstance(out, tuple) or not is_smooth(out):
         return transposed(op, attrs, operands, tangents, out)
-    found = op.jvp(tangents, out, *operands, **dict(zip(op.attrs, attrs, strict=True)))
-    return found if isinstance(out, tuple) else (found,)
+    named = dict(zip(op.attrs, attrs, strict=True))
+    if op.jvp is Linearity.TOGETHER:
+        pairs = zip(operands, tangents, strict=True)
+        return (op(*(zeros_like(x) if t is None else t for x, t in pairs), **named),)
+    if op.jvp is Linearity.EACH:
+        return (_sum_of_each(op, operands, tangents, named),)
+    return (op.jvp(tangents, out, *operands, **named),)
+
+
+def _sum_of_each(
+    op: Op, operands: Sequence[Any], tangents: Sequence[Any], named: dict[str, Any]
+) -> Any:
+    total = None
+    for i, tangent in enumerate(tangents):
+        if tangent is not None:
+            part = op(*operands[:i], tangent, *operands[i + 1 :], **named)
+            total = part if total is None else total + part
+    return total
 
 
 # -- the derivative, from its transpose

@@ -69,6 +69,7 @@ def output_leaves(name: str, output: Any) -> tuple[list[Any], Any]:
             f"{name}: Expected f to be a function that has non-empty output (got output = "
             f"{leaves})"
         )
-    check_tensors(leaves, f"{name}: expected f(*primals) to return only tensors, got "
-                          "unsupported type")
+    check_tensors(
+        leaves, f"{name}: expected f(*primals) to return only tensors, got unsupported type"
+    )
     return leaves, structure

@@ -62,9 +62,7 @@ def _check_pairs(primals: Any, tangents: Any) -> None:
     check_tensors(given, f"{_JVP}: Expected tangents to only contain Tensors, got")
 
 
-def jvp_of(
-    func: Function, primals: Any, directions: Any, strict: bool, has_aux: bool
-) -> Any:
+def jvp_of(func: Function, primals: Any, directions: Any, strict: bool, has_aux: bool) -> Any:
     """`jvp` of checked arguments."""
     leaves, structure = tree.flatten(primals)
     level = tangents.enter()
@@ -147,9 +145,7 @@ class _Linear:
 
     def __init__(self, level: Derivation, outs: Sequence[Any]) -> None:
         self.level, self.outs = level, outs
-        self.smooth = [
-            x for x in outs if isinstance(x, Tensor) and current_node(x) is not None
-        ]
+        self.smooth = [x for x in outs if isinstance(x, Tensor) and current_node(x) is not None]
         with enable_grad():
             self.cotangents = [
                 input_of(tangents.zeros_like(x), is_linked=False) for x in self.smooth

@@ -51,7 +51,9 @@ def jacrev(
             return tree.flatten(gradients)[0]
 
         found = vmap(row, chunk_size=chunk_size)(*identity(outs))
-        table = zip(*(_rows(outs, x, g) for x, g in zip(given, found, strict=True)), strict=True)
+        table = zip(
+            *(_rows(outs, x, g) for x, g in zip(given, found, strict=True)), strict=True
+        )
         made = [tree.unflatten(list(blocks), given_structure) for blocks in table]
         jacobian = tree.unflatten(made, structure)
         return (jacobian, result[2]) if has_aux else jacobian

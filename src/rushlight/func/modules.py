@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any  # named tensors
 
 from rushlight.nn.module import Module
@@ -39,7 +39,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
     return _stacked(parameters), _stacked(buffers)
 
 
-def _stacked(named: Sequence[dict[str, Tensor]]) -> dict[str, Any]:
+def _stacked(named: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
     return {name: _leaf(name, [each[name] for each in named]) for name in named[0]}
 
 

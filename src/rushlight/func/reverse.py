@@ -19,7 +19,6 @@ from rushlight.autograd.modes import enable_grad
 from rushlight.autograd.tangents import is_smooth
 from rushlight.config import scopes
 from rushlight.func.arguments import (
-    check_tensors,
     chosen,
     output_leaves,
     replaced,
@@ -27,7 +26,7 @@ from rushlight.func.arguments import (
 )
 from rushlight.tensor import Tensor
 from rushlight.trace.inputs import input_of
-from rushlight.trace.tape import Accumulate, Input, Node
+from rushlight.trace.tape import Accumulate, Input
 from rushlight.trace.write import current_node
 
 Function = Callable[..., Any]
@@ -43,13 +42,9 @@ class Derivation:
         self.given, self.structure = tree.flatten(args)
         for x in self.given:
             if not isinstance(x, Tensor):
-                raise ValueError(
-                    f"Thing passed to transform API must be Tensor, got {type(x)}"
-                )
+                raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
             if not is_smooth(x):
-                raise RuntimeError(
-                    "only Tensors of floating point dtype can require gradients"
-                )
+                raise RuntimeError("only Tensors of floating point dtype can require gradients")
         self.inputs = [input_of(x, self.is_recorded) for x in self.given]
         self.nodes = [x._node for x in self.inputs]
 
@@ -69,11 +64,15 @@ class Derivation:
 
     def finished(self, results: Any) -> Any:
         """Results as they look outside."""
-        return finished(results) if self.is_recorded else tree.map(engine.without_history, results)
+        return (
+            finished(results) if self.is_recorded else tree.map(engine.without_history, results)
+        )
 
     def gradients(self, roots: Sequence[Any], seeds: Sequence[Any], create: bool) -> Any:
-        """Of the function's arguments, in their structure; zeros where nothing depends on them."""
-        pairs = [(r, s) for r, s in zip(roots, seeds, strict=True) if current_node(r) is not None]
+        """By the function's arguments, in their structure; zeros where no root depends on one."""
+        pairs = [
+            (r, s) for r, s in zip(roots, seeds, strict=True) if current_node(r) is not None
+        ]
         walk = engine.Walk(True, create)
         walk.start([r for r, _ in pairs], [engine.seed(r, s) for r, s in pairs])
         found = walk.run_to([(node, 0) for node in self.nodes])
@@ -155,9 +154,7 @@ def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> F
 
 def _check_number(output: Any) -> None:
     if not isinstance(output, Tensor):
-        raise RuntimeError(
-            f"{_GRAD}: Expected f(*args) to return a Tensor, got {type(output)}"
-        )
+        raise RuntimeError(f"{_GRAD}: Expected f(*args) to return a Tensor, got {type(output)}")
     if output.ndim:
         raise RuntimeError(
             f"{_GRAD}: Expected f(*args) to return a scalar Tensor, got tensor with "
@@ -196,8 +193,9 @@ def vjp_of(func: Function, args: tuple[Any, ...], argnums: Any, has_aux: bool) -
         seeds, own = tree.flatten(cotangents)
         if own != structure:
             raise RuntimeError(
-                f"Expected pytree structure of cotangents to be the same as pytree structure of "
-                f"outputs to the function. cotangents: {cotangents!r}, primal output: {output!r}"
+                "Expected pytree structure of cotangents to be the same as pytree structure of "
+                f"outputs to the function. cotangents: {cotangents!r}, primal output: "
+                f"{output!r}"
             )
         _check_cotangents(roots, seeds)
         wants = scopes.grad_enabled if create_graph is None else create_graph

@@ -16,6 +16,7 @@ from rushlight.ops.elementwise import (
     RECORDED,
     check_one_tensor,
     check_tensors,
+    conjugate,
     is_fractional,
     is_not_bool,
     pointwise,
@@ -23,12 +24,13 @@ from rushlight.ops.elementwise import (
     real_part,
     scaled,
     shared,
+    total,
     type_of,
     unary_function,
     working,
     zeros_of,
 )
-from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops.registry import Linearity, Op, TensorType, public
 
 # -- sums and products
 
@@ -54,12 +56,21 @@ def sub_lower(k: Any, a: Any, b: Any) -> Any:
     return k.expand(k.cast(k.cast(a, kind) - k.cast(b, kind), out.dtype), out.shape)
 
 
-ADD = pointwise("add", _or_for_bool, vjp=lambda g, out, a, b: (g, g), of_complex=True)
-SUB = Op("sub", type=sub_type, lower=sub_lower, vjp=lambda g, out, a, b: (g, -g))
+def _mul_jvp(tangents: Any, out: Any, a: Any, b: Any) -> Any:
+    pairs = zip(tangents, (b, a), strict=True)
+    return total(None if t is None else scaled(t, conjugate(other)) for t, other in pairs)
+
+
+LINEAR = Linearity.TOGETHER
+ADD = pointwise(
+    "add", _or_for_bool, vjp=lambda g, out, a, b: (g, g), jvp=LINEAR, of_complex=True
+)
+SUB = Op("sub", type=sub_type, lower=sub_lower, vjp=lambda g, out, a, b: (g, -g), jvp=LINEAR)
 MUL = pointwise(
     "mul",
     _and_for_bool,
     vjp=lambda g, out, a, b: (scaled(g, b), scaled(g, a)),
+    jvp=_mul_jvp,
     of_complex=True,
 )
 DIV = pointwise(
@@ -73,6 +84,7 @@ NEG = pointwise(
     "neg",
     lambda k, x: -x,
     vjp=lambda g, out, x: -g,
+    jvp=LINEAR,
     accepts=is_not_bool,
     wanted="no bool: use the `~` or logical_not() operator",
     refuse=errors.wrong_dtype,

@@ -17,7 +17,7 @@ from rushlight.ops.elementwise import (
     zeros_of,
 )
 from rushlight.ops.movement import SCATTER_VIEW, own_view, take_view, view_op
-from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops.registry import Linearity, Op, TensorType, public
 from rushlight.views import Recast, Shape, View
 
 # -- views
@@ -124,8 +124,15 @@ COMPLEX = Op(
     type=_complex_type,
     lower=_complex_lower,
     vjp=lambda g, out, real, imag: (take_view(REAL, g), take_view(IMAG, g)),
+    jvp=Linearity.TOGETHER,
 )
-CONJ = Op("conj", type=lambda x: x, lower=lambda k, x: k.conj(x), vjp=lambda g, out, x: CONJ(g))
+CONJ = Op(
+    "conj",
+    type=lambda x: x,
+    lower=lambda k, x: k.conj(x),
+    vjp=lambda g, out, x: CONJ(g),
+    jvp=Linearity.TOGETHER,
+)
 MODULUS = Op(
     "modulus",
     type=lambda x: TensorType(x.shape, x.dtype.to_real()),

@@ -12,7 +12,7 @@ from typing import Any  # operands are tensors and numbers
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops.elementwise import conjugate
-from rushlight.ops.registry import Op, TensorType, public, recorder
+from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
 
 
 def split_equation(equation: str) -> tuple[str, str, str]:
@@ -49,6 +49,7 @@ CONTRACT = Op(  # a letter of one operand alone is in the result; none is repeat
     type=contract_type,
     lower=lambda k, a, b, equation: k.contract(equation, a, b),
     vjp=contract_vjp,
+    jvp=Linearity.EACH,
 )
 
 

@@ -6,7 +6,7 @@ import string
 from typing import Any  # operands are tensors
 
 from rushlight.ops.elementwise import conjugate
-from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops.registry import Linearity, Op, TensorType, public
 
 _SPREAD = string.ascii_letters[::-1]  # letters for the dimensions of an ellipsis
 
@@ -33,6 +33,7 @@ PAIR = Op(  # every letter of the output is in an operand; every other one is in
     type=_pair_type,
     lower=lambda k, a, b, equation: k.contract(equation, a, b),
     vjp=_pair_vjp,
+    jvp=Linearity.EACH,
 )
 
 

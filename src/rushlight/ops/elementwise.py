@@ -10,7 +10,7 @@ exact zero wherever g is zero.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any  # operands are tensors, references or numbers
 
 from rushlight import config, errors, views
@@ -19,6 +19,7 @@ from rushlight.dtypes import dtype
 from rushlight.ops.registry import (
     NOT_DIFFERENTIABLE,
     OPS,
+    Linearity,
     Op,
     TensorType,
     names_used,
@@ -119,6 +120,7 @@ def pointwise(
     to: str = "same",
     attrs: tuple[str, ...] = (),
     vjp: Any = None,
+    jvp: Any = None,
     accepts: Accepts | None = None,
     wanted: str = "",
     refuse: Callable[[str, object, str], Exception] = errors.not_implemented_for,
@@ -150,7 +152,7 @@ def pointwise(
         return k.expand(k.cast(made, out.dtype), out.shape)
 
     rule = vjp if vjp is not None else NOT_DIFFERENTIABLE
-    op = Op(name, attrs=attrs, type=type_rule, lower=lower_rule, vjp=rule)
+    op = Op(name, attrs=attrs, type=type_rule, lower=lower_rule, vjp=rule, jvp=jvp)
     if slopes:
         _differentiate(op, slopes)
     return op
@@ -226,6 +228,12 @@ def zeros_of(x: Any) -> Any:
     return OPS["full"](shape=tuple(x.shape), value=0, dtype=x.dtype)
 
 
+def total(terms: Iterable[Any]) -> Any:
+    """The sum of those terms that are not None."""
+    found = [t for t in terms if t is not None]
+    return functools.reduce(RECORDED.add, found) if found else None
+
+
 def masked(keep: Any, g: Any) -> Any:
     """g where `keep` holds, exactly zero elsewhere."""
     return WHERE(keep, g, 0)
@@ -244,7 +252,17 @@ def _differentiate(op: Op, slopes: Sequence[Slope | None]) -> None:
             for i, f in enumerate(first)
         )
 
+    def jvp(tangents: Any, out: Any, *operands: Any, **named: Any) -> Any:
+        return total(
+            None
+            if slope is None or t is None
+            else scaled(t, conjugate(slope(RECORDED, out, *operands, **named)))
+            for slope, t in zip(slopes, tangents, strict=True)
+        )
+
     op.vjp = vjp
+    if made:  # else the derivative is zero
+        op.jvp = jvp
     op.is_differentiable = True
 
     def find_uses() -> tuple[bool, tuple[bool, ...]]:
@@ -279,7 +297,7 @@ class _FirstOrder:
         return self._used[1]
 
     def gradient(self, g: Any, out: Any, operands: Sequence[Any], named: dict[str, Any]) -> Any:
-        if config.scopes.grad_enabled:
+        if config.scopes.grad_enabled or config.scopes.levels:  # it has derivatives itself
             return scaled(g, self.slope(RECORDED, out, *operands, **named))
         read = [x for x, is_used in zip(operands, self.uses, strict=True) if is_used]
         return self.op(g, *([out] if self.uses_out else []), *read, **named)
@@ -395,6 +413,7 @@ WHERE = Op(
     type=where_type,
     lower=where_lower,
     vjp=lambda g, out, c, a, b: (None, WHERE(c, g, 0), WHERE(c, 0, g)),
+    jvp=lambda t, out, c, a, b: WHERE(c, *(0 if each is None else each for each in t[1:])),
 )
 CAST = Op(
     "cast",
@@ -402,10 +421,12 @@ CAST = Op(
     type=lambda x, dtype: TensorType(x.shape, dtype),
     lower=lambda k, x, dtype: k.cast(x, dtype),
     vjp=lambda g, out, x, dtype: g,
+    jvp=Linearity.TOGETHER,
 )
 CLONE = Op(
     "clone",
     type=lambda x: TensorType(x.shape, x.dtype),
     lower=lambda k, x: x,
     vjp=lambda g, out, x: g,
+    jvp=Linearity.TOGETHER,
 )

@@ -88,7 +88,12 @@ def _index_vjp(g: Any, out: Any, x: Any, *indices: Any, dims: Shape, wraps: bool
 
 
 INDEX = Op(
-    "index", attrs=("dims", "wraps"), type=_index_type, lower=_index_lower, vjp=_index_vjp
+    "index",
+    attrs=("dims", "wraps"),
+    type=_index_type,
+    lower=_index_lower,
+    vjp=_index_vjp,
+    jvp=lambda t, out, x, *indices, dims, wraps: INDEX(t[0], *indices, dims=dims, wraps=wraps),
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops.creation import sizes_of
-from rushlight.ops.registry import Op, TensorType, public, recorder
+from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
 from rushlight.views import Recast, Shape, View
 
 
@@ -60,6 +60,7 @@ WRITE = Op(  # the storage's next Value: `source` written at `view` of `base`
         base, [(source, view)], base.shape, base.dtype
     ),
     vjp=_write_vjp,
+    jvp=Linearity.TOGETHER,
 )
 
 

@@ -12,7 +12,7 @@ from rushlight.ops import batching
 from rushlight.ops.creation import sizes_of
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.movement import EMBED, diagonal
-from rushlight.ops.registry import Op, TensorType, public, recorder
+from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
 # -- joining
@@ -37,6 +37,7 @@ CAT = Op(
     type=_cat_type,
     lower=lambda k, *parts, dim, sizes, dtype: k.cat([k.cast(p, dtype) for p in parts], dim),
     vjp=_cat_vjp,
+    jvp=Linearity.TOGETHER,
 )
 
 
@@ -264,6 +265,7 @@ FLIP = Op(
     type=lambda x, dims: TensorType(x.shape, x.dtype),
     lower=lambda k, x, dims: k.flip(x, dims),
     vjp=lambda g, out, x, dims: FLIP(g, dims=dims),
+    jvp=Linearity.TOGETHER,
 )
 
 
@@ -324,6 +326,7 @@ ROLL = Op(
     type=lambda x, dim, shift: TensorType(x.shape, x.dtype),
     lower=_roll_lower,
     vjp=lambda g, out, x, dim, shift: ROLL(g, dim=dim, shift=g.shape[dim] - shift),
+    jvp=Linearity.TOGETHER,
 )
 
 
@@ -368,6 +371,7 @@ TRIANGLE = Op(
     type=lambda x, diagonal, is_upper: TensorType(x.shape, x.dtype),
     lower=_triangle_lower,
     vjp=lambda g, out, x, diagonal, is_upper: TRIANGLE(g, diagonal=diagonal, is_upper=is_upper),
+    jvp=Linearity.TOGETHER,
 )
 
 

@@ -17,7 +17,7 @@ from rushlight.dtypes import dtype
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import CAST, WHERE, check_tensors, pointwise, scaled
 from rushlight.ops.pick import PLACE
-from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, Linearity, Op, TensorType, public
 
 Dims = tuple[int, ...]
 
@@ -84,6 +84,7 @@ SUM = Op(
     type=reduced_type,
     lower=sum_lower,
     vjp=lambda g, out, x, dim, keepdim, dtype: restored(g, x.shape, dim, keepdim),
+    jvp=Linearity.TOGETHER,
 )
 
 
@@ -147,6 +148,7 @@ MEAN = Op(
     vjp=lambda g, out, x, dim, keepdim, dtype: restored(
         g / count_of(x.shape, dim), x.shape, dim, keepdim
     ),
+    jvp=Linearity.TOGETHER,
 )
 
 

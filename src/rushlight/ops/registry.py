@@ -7,6 +7,7 @@ is bound.
 
 from __future__ import annotations
 
+import enum
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -139,6 +140,13 @@ def _no_derivative(name: str) -> Vjp:
     return refuse
 
 
+class Linearity(enum.Enum):
+    """Ops that are their own derivatives; what is linear alone takes no zeros for the rest."""
+
+    TOGETHER = "in all operands together: a sum, a concatenation"
+    EACH = "in each operand while the others stay: a product"
+
+
 class Op:
     """One operation.
 
@@ -149,8 +157,9 @@ class Op:
             functions of tensors; `g` and `out` are tuples for an op of several results. A
             gradient of a broadcast operand is summed to its shape by the engine.
             NOT_DIFFERENTIABLE marks results without gradient. jvp:    `jvp(tangents, out,
-            *operands, **attrs) -> tangent` of the result (or a tuple), where a shorter rule
-            than the transpose of `vjp` is known; tangents are None for operands without one.
+            *operands, **attrs) -> tangent` of the one result, or how the op is linear, where
+            that is shorter than the transpose of `vjp`; tangents are None for operands without
+            one.
     """
 
     __slots__ = (
@@ -170,7 +179,7 @@ class Op:
         type: Callable[..., Any],
         lower: Callable[..., Any],
         vjp: Vjp | _NotDifferentiable | None,
-        jvp: Callable[..., Any] | None = None,
+        jvp: Callable[..., Any] | Linearity | None = None,
     ) -> None:
         self.name = name
         self.attrs = tuple(attrs)
