@@ -69,7 +69,7 @@ class Derivation:
         )
 
     def gradients(self, roots: Sequence[Any], seeds: Sequence[Any], create: bool) -> Any:
-        """By the function's arguments, in their structure; zeros where no root depends on one."""
+        """By the function's arguments, in their structure; zeros for those without effect."""
         pairs = [
             (r, s) for r, s in zip(roots, seeds, strict=True) if current_node(r) is not None
         ]
