@@ -210,7 +210,8 @@ FUNCTIONS = {
     "reduction": lambda t, x, y: x.std() * y.logsumexp(0),
     "tree": lambda t, x, y: {"a": (x * y).sum(), "b": [x.cumsum(0), (y**2,)]},
     "indexing": lambda t, x, y: x[t.tensor([1, 0, 1])] * y[0],
-    "complex": lambda t, x, y: (t.complex(x, y) * t.complex(y, x)).imag,
+    "complex": lambda t, x, y: (t.complex(x, y) * t.complex(y, x).exp()).imag,
+    "modulus": lambda t, x, y: t.complex(x, y).abs() * t.view_as_real(t.complex(y, x))[..., 1],
     "constant": lambda t, x, y: t.ones(2),
     "sorting": lambda t, x, y: x.sort(dim=1).values + y.amax(),
 }

@@ -23,6 +23,7 @@ from rushlight import errors
 from rushlight.autograd import engine
 from rushlight.autograd.modes import enable_grad
 from rushlight.config import process, scopes
+from rushlight.ops.complex_parts import RECAST
 from rushlight.ops.movement import AS_STRIDED, Placed, in_order, take_view
 from rushlight.ops.registry import OPS, Linearity, Op, TensorType, recorder
 from rushlight.trace.inputs import input_of
@@ -57,10 +58,11 @@ class Level:
         whole = self._tangents[x._storage.value]
         if x._view is None:
             return whole
-        shape, strides, offset = x._view
-        return take_view(
-            AS_STRIDED, in_order(whole), shape=shape, strides=strides, offset=offset
-        )
+        shape, strides, offset = x._shape, x._strides, x._offset
+        place = {"shape": shape, "strides": strides, "offset": offset}
+        if x.dtype is whole.dtype:
+            return take_view(AS_STRIDED, in_order(whole), **place)
+        return take_view(RECAST, in_order(whole), **place, dtype=x.dtype)
 
     def set_tangent(self, x: Any, tangent: Any) -> None:
         """Give a tensor that is all of its storage a tangent of its shape and dtype."""

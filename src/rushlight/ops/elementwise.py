@@ -201,8 +201,10 @@ RECORDED = _Recorded()
 
 
 def conjugate(x: Any) -> Any:
-    """The complex conjugate, which derivatives of products are made with."""
-    return OPS["conj"](x) if x.dtype.is_complex else x
+    """The complex conjugate, which derivatives of products are made with (of a real tensor or
+    number itself).
+    """
+    return OPS["conj"](x) if hasattr(x, "dtype") and x.dtype.is_complex else x
 
 
 def real_part(x: Any) -> Any:
