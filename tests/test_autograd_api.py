@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 import rushlight as torch
@@ -183,3 +186,30 @@ def test_a_second_backward_names_the_line_of_the_shared_part():
     (shared * 2).sum().backward()
     with pytest.raises(RuntimeError, match=r"MulBackward0 \(recorded at .*test_autograd_api"):
         (shared * 3).sum().backward()
+
+
+def test_a_running_sum_of_losses_keeps_no_graph() -> None:
+    made = []
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            made.append(weakref.ref(ctx))
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    w = torch.ones(2, requires_grad=True)
+    total = 0
+    for _ in range(4):
+        loss = Twice.apply(w).sum()
+        loss.backward()
+        total = total + loss
+        del loss
+    gc.collect()
+    assert not any(r() for r in made)
+    assert total.item() == 16
+    with pytest.raises(RuntimeError, match="second time"):
+        total.backward()

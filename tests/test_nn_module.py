@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import warnings
 import weakref
 
 import numpy as np
@@ -358,3 +359,30 @@ def test_containers_agree_with_pytorch():
 )
 def test_container_messages_are_pytorchs(build):
     both_raise(build)
+
+
+class _Plain(nn.Module):
+    def __init__(self, kind: type, frozen: bool = False) -> None:
+        super().__init__()
+        layer = nn.Linear(2, 2).requires_grad_(not frozen)
+        self.head = nn.Linear(2, 1)
+        self.layers = {"a": layer} if kind is dict else kind([layer])
+
+
+@pytest.mark.parametrize("kind", [list, tuple, dict])
+def test_layers_in_a_plain_container_are_announced_once(kind: type) -> None:
+    net = nn.Sequential(_Plain(kind))
+    with pytest.warns(UserWarning, match=r"Sequential\.0\.layers .* 2 parameters .*nn\.Module"):
+        assert len(list(net.parameters())) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(net.parameters())
+
+
+def test_layers_that_are_registered_too_or_frozen_are_not_announced() -> None:
+    net = _Plain(list)
+    net.registered = nn.ModuleList(net.layers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(net.parameters())) == 4
+        assert len(list(_Plain(list, frozen=True).parameters())) == 2

@@ -147,7 +147,7 @@ def _remembered(trace: Any, root: Any, gradient: Any, retain_graph: bool) -> Non
         if accumulator in walk.reached and target is not None and target._grad is not None:
             value = target._grad._storage.value
             results.append((i, value.type, value.position, target._grad._view))
-    freed = [n.index for n in nodes if n.freed]
+    freed = [i for i, node in enumerate(nodes) if node is None or node.freed]
     if edge.memos is None:
         edge.memos = {}
     edge.memos[key] = _Memo(trace.edge, trace.numbers[numbers:], results, freed)
@@ -172,7 +172,10 @@ def _replay(trace: Any, memo: _Memo) -> None:  # hot
         else:
             write_storage(trace, target._grad._storage, value)
     for i in memo.freed:
-        nodes[i].free()
+        node = nodes[i]
+        if node is not None:
+            node.free()
+            nodes[i] = None
 
 
 class _Walks(threading.local):
@@ -328,7 +331,7 @@ class Walk:
                 if after is not None and grad is not None:
                     self.send(after, output, fit(grad, saved, after))
         if not self.retain_graph:
-            node.free()
+            local.trace.free_node(node)
 
 
 def without_history(x: Any) -> Any:

@@ -20,6 +20,7 @@ from rushlight.nn.module_state import Savable
 from rushlight.nn.module_text import attribute_names, module_text
 from rushlight.nn.parameter import Buffer, Parameter
 from rushlight.nn.registry import TABLES, Registry, owned, without_mirrors
+from rushlight.nn.unregistered import announce_unregistered
 from rushlight.tensor import Tensor
 
 
@@ -270,7 +271,12 @@ class Module(Convertible, Savable, Hookable):
                 yield f"{path}.{name}" if path else name, member
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """All parameters, each once."""
+        """All parameters, each once.
+
+        Modules in a plain list or dict are not registered, so theirs are not among them: a
+        warning names the attribute.
+        """
+        announce_unregistered(self)
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 

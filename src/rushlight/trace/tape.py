@@ -112,9 +112,12 @@ class Node(_Rare):
         return any(v is value for v in (*self.values, *self.outs))
 
     def free(self) -> None:
-        """Drop what was saved; using the node again raises."""
+        """Drop what was saved, and the way on: using the node again raises.
+
+        Who sums losses up keeps the last node of each and not every step's graph.
+        """
         self.freed = True
-        self.values = self.outs = ()
+        self.values = self.outs = self.next = ()
         self.__dict__.pop("saved_operands", None)
 
     def check_alive(self) -> None:

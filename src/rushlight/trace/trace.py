@@ -75,7 +75,7 @@ class Trace:
         self.leaves: list[Any] = []  # buffers, in order of joining
         self.numbers: list[Any] = []  # Python numbers, in order of joining
         self.live: list[weakref.ref[Value]] = []
-        self.nodes: list[Node] = []
+        self.nodes: list[Node | None] = []  # None once freed
         self.accumulators: list[Accumulate] = []
         self.mutated: list[tuple[weakref.ref[Storage], weakref.ref[Value], int]] = []
         self.replaced: list[tuple[weakref.ref[Storage], TensorType, int]] = []  # pending values
@@ -185,6 +185,12 @@ class Trace:
     def number_value(self, position: int) -> Value:
         """The value of the number that has just joined at `position`."""
         return self.new_value(self.edge.outs[0], position)
+
+    def free_node(self, node: Node) -> None:
+        """Free a node, and let it go if nobody else has it."""
+        node.free()
+        if node.epoch == self.epoch:
+            self.nodes[node.index] = None
 
     def join_node(self, node: Node) -> None:
         """A gradient node from before this epoch (or a leaf's) gets an index in this trace."""
