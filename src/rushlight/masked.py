@@ -124,8 +124,9 @@ def var(
     count = _count(input, dim, True, mask)
     centre = sum(input, dim, keepdim=True, dtype=kind, mask=mask) / count
     away = input - centre
-    total = sum(away * away, dim, keepdim=keepdim, dtype=kind, mask=mask)
-    return total / (count.reshape(total.shape).to(kind) - free).clamp(min=0)
+    square = away * away.conj() if away.is_complex() else away * away
+    total = sum(square, dim, keepdim=keepdim, dtype=kind, mask=mask)
+    return total / (count.reshape(total.shape).to(kind.to_real()) - free).clamp(min=0)
 
 
 def std(

@@ -144,7 +144,20 @@ def _pow(k: Builder, a: Pair, b: Pair) -> Pair:
 
 
 def _sigmoid(k: Builder, z: Pair) -> Ref:
-    return 1 / (_exp(k, _neg(k, z)) + 1)
+    """By the exponential that is at most 1."""
+    is_left = z.re < 0
+    e = _exp(k, _select(k, is_left, z, _neg(k, z)))
+    return Pair(k.select(is_left, e.re, 1), k.select(is_left, e.im, 0)) / (e + 1)
+
+
+def log_add_exp(k: Builder, a: Pair, b: Pair) -> Ref:
+    """log(exp(a) + exp(b)) from the number with the larger real part; equal numbers (also
+    infinite ones) give a + log 2.
+    """
+    is_first = a.re >= b.re
+    high, low = _select(k, is_first, a, b), _select(k, is_first, b, a)
+    gap = k.select(k.eq(high, low), 0, low - high)
+    return high + k.log1p(k.exp(gap))
 
 
 # -- circular and hyperbolic

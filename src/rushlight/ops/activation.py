@@ -11,6 +11,7 @@ from rushlight.ops.elementwise import (
     RECORDED,
     Accepts,
     is_floating,
+    is_fractional,
     is_not_bool,
     masked,
     pointwise,
@@ -29,10 +30,18 @@ def _activation(
     attrs: tuple[str, ...] = (),
     vjp: Any = None,
     accepts: Accepts = is_floating,
+    of_complex: bool = False,
 ) -> Op:
     slopes = () if slope is None else (slope,)
     return pointwise(
-        name, lower, *slopes, attrs=attrs, vjp=vjp, accepts=accepts, wanted="a floating dtype"
+        name,
+        lower,
+        *slopes,
+        attrs=attrs,
+        vjp=vjp,
+        accepts=accepts,
+        wanted="a floating dtype",
+        of_complex=of_complex,
     )
 
 
@@ -303,7 +312,13 @@ def _silu_slope(m: Any, out: Any, x: Any) -> Any:
     return s * (x * (1 - s) + 1)
 
 
-SILU = _activation("silu", lambda k, x: x * k.sigmoid(x), _silu_slope)
+SILU = _activation(
+    "silu",
+    lambda k, x: x * k.sigmoid(x),
+    _silu_slope,
+    accepts=is_fractional,
+    of_complex=True,
+)
 
 
 @public("F")
@@ -388,6 +403,8 @@ SOFTSIGN = pointwise(
 @public("F")
 def softsign(input: Any) -> Any:
     """x / (1 + |x|)."""
+    if input.dtype.is_complex:  # not holomorphic
+        return input / (input.abs() + 1)
     return SOFTSIGN(input)
 
 
@@ -396,7 +413,13 @@ def _tanhshrink_slope(m: Any, out: Any, x: Any) -> Any:
     return t * t
 
 
-TANHSHRINK = pointwise("tanhshrink", lambda k, x: x - k.tanh(x), _tanhshrink_slope, to="float")
+TANHSHRINK = pointwise(
+    "tanhshrink",
+    lambda k, x: x - k.tanh(x),
+    _tanhshrink_slope,
+    to="float",
+    of_complex=True,
+)
 
 
 @public("F")

@@ -364,20 +364,31 @@ def _number_power(x: Any, exponent: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def float_power(input: Any, exponent: Any) -> Any:
-    """input to the power of exponent, calculated in float64."""
+    """input to the power of exponent, calculated in double precision."""
     check_one_tensor("float_power", input, exponent)
-    parts = (
-        CAST(x, dtype=dt.float64) if hasattr(x, "_storage") else float(x)
+    kind = _double_of(input, exponent)
+    base, power = (
+        CAST(x, dtype=kind)
+        if hasattr(x, "_storage")
+        else complex(x)
+        if kind.is_complex
+        else float(x)
         for x in (input, exponent)
     )
-    base, power = parts
     return pow(base, power) if hasattr(base, "_storage") else POW(base, power)
+
+
+def _double_of(*operands: Any) -> dt.dtype:
+    """complex128 if one of the operands is complex, otherwise float64."""
+    kinds = (x.dtype.category if hasattr(x, "dtype") else of_number(x) for x in operands)
+    return dt.complex128 if Category.COMPLEX in kinds else dt.float64
 
 
 def _float_power_in_place(input: Any, exponent: Any) -> Any:
     """In-place form of `float_power`."""
-    if input.dtype is not dt.float64:
-        raise errors.cannot_cast("float_power_", dt.float64, input.dtype)
+    kind = _double_of(input, exponent)
+    if input.dtype is not kind:
+        raise errors.cannot_cast("float_power_", kind, input.dtype)
     input.copy_(float_power(input, exponent))
     return input
 

@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight.ops import batching
+from rushlight.ops.complex_parts import COMPLEX
 from rushlight.ops.registry import public
 
 
@@ -98,4 +99,7 @@ def corrcoef(input: Any) -> Any:
     if not found.ndim:
         return found / found
     spread = found.diagonal().sqrt()
-    return (found / spread.unsqueeze(1) / spread.unsqueeze(0)).clamp(-1, 1)
+    found = found / spread.unsqueeze(1) / spread.unsqueeze(0)
+    if found.dtype.is_complex:
+        return COMPLEX(found.real.clamp(-1, 1), found.imag.clamp(-1, 1))
+    return found.clamp(-1, 1)

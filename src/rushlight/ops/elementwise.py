@@ -190,6 +190,10 @@ class _Recorded:
 
     _RENAMED = {"select": "where", "max": "maximum", "min": "minimum"}
 
+    def abs(self, x: Any) -> Any:
+        """Of complex numbers an op of its own, with real results."""
+        return OPS["modulus" if x.dtype.is_complex else "abs"](x)
+
     def __getattr__(self, name: str) -> Op:
         found = OPS.get(self._RENAMED.get(name, name))
         if found is None:

@@ -23,7 +23,7 @@ def _solutions(a: Array, b: Array, rcond: float) -> tuple[Array, Array, Array]:
     """X of least squares and least norm, the ranks and the singular values."""
     *batch, m, n = a.shape
     x = np.zeros((*batch, n, b.shape[-1]), a.dtype)
-    rank, s = np.zeros(batch, np.int64), np.zeros((*batch, min(m, n)), a.dtype)
+    rank, s = np.zeros(batch, np.int64), np.zeros((*batch, min(m, n)), a.real.dtype)
     if a.size:
         for at in np.ndindex(*batch):
             x[at], _, rank[at], s[at] = np.linalg.lstsq(a[at], b[at], rcond)
@@ -37,7 +37,7 @@ def lstsq_type(
     return (
         TensorType((*batch, n, b.shape[-1]), b.dtype),
         TensorType(tuple(batch), dt.int64),
-        TensorType((*batch, min(m, n)), a.dtype),
+        TensorType((*batch, min(m, n)), a.dtype.to_real()),
     )
 
 
@@ -51,7 +51,7 @@ def lstsq_vjp(g: Any, out: Any, a: Any, b: Any, rcond: float) -> Any:
     """The solution is pinv(A) B, wherever the rank does not change."""
     p = pinv(a, rcond)
     no_cut = p.new_zeros(p.shape[:-2])
-    return PINV.vjp(g[0] @ b.mT, p, a, no_cut)[0], p.mT @ g[0]
+    return PINV.vjp(g[0] @ b.mH, p, a, no_cut)[0], p.mH @ g[0]
 
 
 LSTSQ = Op("linalg.lstsq", attrs=("rcond",), type=lstsq_type, lower=lstsq_lower, vjp=lstsq_vjp)
@@ -98,7 +98,7 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> An
         is_over = bool((batching.whole(rank) == n).all())
     return lstsq_result(
         found.squeeze(-1) if columns is not B else found,
-        (a @ found - b).square().sum(-2) if is_over else nothing,
+        (a @ found - b).abs().square().sum(-2) if is_over else nothing,
         rank if driver != "gels" else nothing.to(dt.int64),
         s if driver in ("gelsd", "gelss") else nothing,
     )

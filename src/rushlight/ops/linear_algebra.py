@@ -16,7 +16,7 @@ from rushlight import errors
 from rushlight.ir.builder import takes_batches
 from rushlight.ops import batching
 from rushlight.ops.creation import EYE
-from rushlight.ops.elementwise import WHERE, shared
+from rushlight.ops.elementwise import WHERE, masked, real_part, shared
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import (
     QR,
@@ -40,8 +40,8 @@ def check_matrix(op: str, x: Any, name: str = "A") -> None:
             f"{op}: The input tensor {name} must have at least 2 dimensions, got shape "
             f"{list(x.shape)}"
         )
-    if x.dtype not in (dt.float32, dt.float64):
-        raise errors.wrong_dtype(op, x.dtype, "float32 or float64")
+    if x.dtype.to_real() not in (dt.float32, dt.float64):
+        raise errors.wrong_dtype(op, x.dtype, "float32 or float64, or complex")
 
 
 def check_square(op: str, x: Any) -> None:
@@ -80,6 +80,12 @@ def _eye(x: Any) -> Any:
     return EYE(n=x.shape[-1], m=x.shape[-1], dtype=dt.bool_)
 
 
+def symmetric(a: Any) -> Any:
+    """The symmetric (or Hermitian) matrix with this lower triangle."""
+    below = a.tril(-1)
+    return below + below.mH + real_part(a.diagonal(0, -2, -1)).diag_embed()
+
+
 # -- QR
 
 
@@ -111,12 +117,12 @@ def _qr_vjp(g: Any, out: Any, a: Any, mode: str) -> Any:
         )
     rest = r[..., m:]
     if n > m:
-        gq = gq + a[..., m:] @ gr[..., m:].mT
-    inner = r[..., :m] @ gr[..., :m].mT - gq.mT @ q
-    inner = inner.tril() + inner.tril(-1).mT
+        gq = gq + a[..., m:] @ gr[..., m:].mH
+    inner = r[..., :m] @ gr[..., :m].mH - gq.mH @ q
+    inner = symmetric(inner)
     from rushlight.ops.linear_solve import solve_triangular  # solving comes after factors
 
-    own = solve_triangular(r[..., :m].mT, gq + q @ inner, upper=False, left=False)
+    own = solve_triangular(r[..., :m].mH, gq + q @ inner, upper=False, left=False)
     if not rest.shape[-1]:
         return own
     from rushlight.ops.rearrange import cat  # a later family
@@ -161,7 +167,7 @@ def _svd_host(a: Array, full: bool) -> tuple[Array, Array, Array]:
     if 0 in (m, n):
         u, vh = np.eye(m, m if full else 0), np.eye(n if full else 0, n)
         made = [np.broadcast_to(x, (*batch, *x.shape)).astype(a.dtype) for x in (u, vh)]
-        return made[0], np.zeros((*batch, 0), a.dtype), made[1]
+        return made[0], np.zeros((*batch, 0), a.real.dtype), made[1]
     u, s, vh = np.linalg.svd(a, full_matrices=full)
     return u, s, vh
 
@@ -171,7 +177,7 @@ def _svd_type(a: TensorType, full: bool) -> tuple[TensorType, TensorType, Tensor
     inner = min(m, n)
     return (
         TensorType((*batch, m, m if full else inner), a.dtype),
-        TensorType((*batch, inner), a.dtype),
+        TensorType((*batch, inner), a.dtype.to_real()),
         TensorType((*batch, n if full else inner, n), a.dtype),
     )
 
@@ -182,22 +188,26 @@ def _svd_lower(k: Any, a: Any, full: bool) -> Any:
 
 
 def _svd_vjp(g: Any, out: Any, a: Any, full: bool) -> Any:
-    """Of A = U S Vh, where the signs (and order among equals) of U and V are free."""
+    """Of A = U S Vh, where signs or phases (and order among equals) of U and V are free."""
     (u, s, vh), (gu, gs, gvh) = out, g
     inner = s.shape[-1]
     u, gu = u[..., :inner], gu[..., :inner]
     vh, gvh = vh[..., :inner, :], gvh[..., :inner, :]
-    left, right = u.mT @ gu, vh @ gvh.mT
+    left, right = u.mH @ gu, vh @ gvh.mH
     gap = s.unsqueeze(-2).square() - s.unsqueeze(-1).square()
     gap = WHERE(_eye(gap), 1, gap)
-    middle = shared(left - left.mT, gap) * s.unsqueeze(-2)
-    middle = middle + s.unsqueeze(-1) * shared(right - right.mT, gap)
+    turned = left - left.mH
+    middle = shared(turned, gap) * s.unsqueeze(-2)
+    middle = middle + s.unsqueeze(-1) * shared(right - right.mH, gap)
+    if a.dtype.is_complex:  # both vectors of a value may turn, but only together
+        phase = shared(turned.diagonal(0, -2, -1), 2 * s)
+        middle = masked(~_eye(gap), middle) + phase.diag_embed()
     made = u @ (middle + gs.diag_embed()) @ vh
     if u.shape[-2] > inner:
         away = gu - u @ left
         made = made + shared(away, s.unsqueeze(-2)) @ vh
     if vh.shape[-1] > inner:
-        away = gvh - right.mT @ vh
+        away = gvh - right.mH @ vh
         made = made + u @ shared(away, s.unsqueeze(-1))
     return made
 
@@ -243,7 +253,7 @@ def _svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
         *batch, m, n = input.shape
         return SVD(input.new_zeros(*batch, m, m), SVDVALS(input), input.new_zeros(*batch, n, n))
     u, s, vh = SVD_OP(input, full=not some)
-    return SVD(u, s, vh.mT)
+    return SVD(u, s, vh.mH)
 
 
 # -- eigenvalues
@@ -256,11 +266,11 @@ def _eigh_host(a: Array, uplo: Any) -> tuple[Array, Array]:
 
 
 def _eigh_type(a: TensorType, uplo: str) -> tuple[TensorType, TensorType]:
-    return TensorType(a.shape[:-1], a.dtype), a
+    return TensorType(a.shape[:-1], a.dtype.to_real()), a
 
 
 def _eigh_lower(k: Any, a: Any, uplo: str) -> Any:
-    outputs = ((a.shape[:-1], a.dtype), (a.shape, a.dtype))
+    outputs = ((a.shape[:-1], a.dtype.to_real()), (a.shape, a.dtype))
     return tuple(k.host(_eigh_host, outputs, a, uplo=uplo))
 
 
@@ -268,9 +278,10 @@ def _eigh_vjp(g: Any, out: Any, a: Any, uplo: str) -> Any:
     (values, vectors), (g_values, g_vectors) = out, g
     gap = values.unsqueeze(-2) - values.unsqueeze(-1)
     same = _eye(gap)
-    turned = vectors.mT @ g_vectors
-    inner = shared((turned - turned.mT) / 2, WHERE(same, 1, gap)) + g_values.diag_embed()
-    return vectors @ inner @ vectors.mT
+    turned = vectors.mH @ g_vectors
+    across = shared((turned - turned.mH) / 2, WHERE(same, 1, gap))
+    inner = masked(~same, across) + g_values.diag_embed()
+    return vectors @ inner @ vectors.mH
 
 
 EIGH = Op("linalg.eigh", attrs=("uplo",), type=_eigh_type, lower=_eigh_lower, vjp=_eigh_vjp)
@@ -278,13 +289,13 @@ EIGH = Op("linalg.eigh", attrs=("uplo",), type=_eigh_type, lower=_eigh_lower, vj
 
 def _eigvalsh_vjp(g: Any, out: Any, a: Any, uplo: str) -> Any:
     _, vectors = EIGH(a, uplo=uplo)
-    return (vectors * g.unsqueeze(-2)) @ vectors.mT
+    return (vectors * g.unsqueeze(-2)) @ vectors.mH
 
 
 EIGVALSH = Op(
     "linalg.eigvalsh",
     attrs=("uplo",),
-    type=lambda a, uplo: TensorType(a.shape[:-1], a.dtype),
+    type=lambda a, uplo: TensorType(a.shape[:-1], a.dtype.to_real()),
     lower=lambda k, a, uplo: _eigh_lower(k, a, uplo)[0],
     vjp=_eigvalsh_vjp,
 )
@@ -299,8 +310,8 @@ def _check_uplo(op: str, a: Any, uplo: str) -> str:
 
 @public("linalg", out=True)
 def eigh(A: Any, UPLO: str = "L") -> Any:
-    """Eigenvalues in rising order and eigenvectors of symmetric matrices, of which only the
-    triangle UPLO is read.
+    """Eigenvalues in rising order and eigenvectors of symmetric (or Hermitian) matrices, of
+    which only the triangle UPLO is read.
     """
     return eigh_result(*EIGH(A, uplo=_check_uplo("linalg.eigh", A, UPLO)))
 
@@ -323,9 +334,8 @@ def _cholesky_vjp(g: Any, out: Any, a: Any) -> Any:
     from rushlight.ops.linear_solve import solve_triangular  # solving comes after factors
 
     root = out[0]
-    inner = (root.mT @ g[0]).tril()
-    inner = (inner + inner.tril(-1).mT) / 2
-    left = solve_triangular(root.mT, inner, upper=True)
+    inner = symmetric(root.mH @ g[0]) / 2
+    left = solve_triangular(root.mH, inner, upper=True)
     return solve_triangular(root, left, upper=False, left=False)
 
 
@@ -343,10 +353,10 @@ CHOLESKY = Op(  # the lower root, and whether there is none
 def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
     """`cholesky`, and 1 for each matrix that has no such factor (which is NaN then)."""
     check_square("linalg.cholesky_ex", A)
-    root, info = CHOLESKY(A.mT if upper else A)
+    root, info = CHOLESKY(A.mH if upper else A)
     if check_errors:
         _check_definite(info)
-    return cholesky_ex_result(root.mT if upper else root, info)
+    return cholesky_ex_result(root.mH if upper else root, info)
 
 
 def _check_definite(info: Any) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.ir.builder import takes_batches
+from rushlight.ops.complex_parts import COMPLEX
 from rushlight.ops.creation import EYE
-from rushlight.ops.elementwise import WHERE
+from rushlight.ops.elementwise import WHERE, conjugate, scaled
 from rushlight.ops.linear_algebra import (
     SVD_OP,
     SVDVALS,
@@ -19,6 +20,7 @@ from rushlight.ops.linear_algebra import (
     check_matrix,
     check_square,
     raise_if_failed,
+    symmetric,
 )
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import (
@@ -51,12 +53,12 @@ def _solutions(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _inv_vjp(g: Any, out: Any, a: Any) -> Any:
-    return -(out[0].mT @ g[0] @ out[0].mT)
+    return -(out[0].mH @ g[0] @ out[0].mH)
 
 
 def _solve_vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
-    g_b = SOLVE(a.mT, g[0])[0]
-    return -(g_b @ out[0].mT), g_b
+    g_b = SOLVE(a.mH, g[0])[0]
+    return -(g_b @ out[0].mH), g_b
 
 
 INV = Op(  # inverses, and which there are not
@@ -166,8 +168,8 @@ def _triangular_solutions(a: Array, b: Array, upper: bool, unit: bool) -> Array:
 
 
 def _triangular_vjp(g: Any, out: Any, a: Any, b: Any, upper: bool, unit: bool) -> Any:
-    g_b = SOLVE_TRIANGULAR(a.mT, g, upper=not upper, unit=unit)
-    g_a = -(g_b @ out.mT)
+    g_b = SOLVE_TRIANGULAR(a.mH, g, upper=not upper, unit=unit)
+    g_a = -(g_b @ out.mH)
     return g_a.triu(int(unit)) if upper else g_a.tril(-int(unit)), g_b
 
 
@@ -203,9 +205,9 @@ def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:
     """X of A X = B from the Cholesky factor L of A."""
     check_square("cholesky_solve", L)
     check_matrix("cholesky_solve", B, "B")
-    root = L.mT if upper else L
+    root = L.mH if upper else L
     half = solve_triangular(root, B, upper=False)
-    return solve_triangular(root.mT, half, upper=True)
+    return solve_triangular(root.mH, half, upper=True)
 
 
 @public("torch", "Tensor", out=True)
@@ -236,7 +238,8 @@ def _cofactors(a: Any) -> Any:
     size = s.shape[-1]
     is_own = EYE(n=size, m=size, dtype=dt.bool_)
     others = WHERE(is_own, 1, s.unsqueeze(-2).expand(*s.shape, size)).prod(-1)
-    sign = DET((u @ vh).detach()).round()
+    turn = u @ vh
+    sign = conjugate(DET(turn)) if a.dtype.is_complex else DET(turn.detach()).round()
     return (u * (others * sign.unsqueeze(-1)).unsqueeze(-2)) @ vh
 
 
@@ -255,16 +258,29 @@ def _log_determinants(a: Array) -> tuple[Array, Array]:
     return sign, size
 
 
+def slogdet_type(a: TensorType) -> tuple[TensorType, TensorType]:
+    batch = a.shape[:-2]
+    return TensorType(batch, a.dtype), TensorType(batch, a.dtype.to_real())
+
+
 def _slogdet_lower(k: Any, a: Any) -> tuple[Any, ...]:
-    output = (a.shape[:-2], a.dtype)
-    return tuple(k.host(_log_determinants, (output, output), a))
+    types = slogdet_type(TensorType(a.shape, a.dtype))
+    return tuple(k.host(_log_determinants, tuple((t.shape, t.dtype) for t in types), a))
+
+
+def _slogdet_vjp(g: Any, out: Any, a: Any) -> Any:
+    """The logarithm of the determinant is that of its size and i times its angle."""
+    slope = g[1]
+    if a.dtype.is_complex:
+        slope = COMPLEX(slope, scaled(g[0], out[0]).imag)
+    return slope.unsqueeze(-1).unsqueeze(-1) * INV(a)[0].mH
 
 
 SLOGDET = Op(
     "linalg.slogdet",
-    type=lambda a: (TensorType(a.shape[:-2], a.dtype), TensorType(a.shape[:-2], a.dtype)),
+    type=slogdet_type,
     lower=_slogdet_lower,
-    vjp=lambda g, out, a: g[1].unsqueeze(-1).unsqueeze(-1) * INV(a)[0].mT,
+    vjp=_slogdet_vjp,
 )
 
 
@@ -297,9 +313,11 @@ def _slogdet(input: Any) -> Any:
 
 @public("torch", "Tensor")
 def logdet(input: Any) -> Any:
-    """The logarithm of the determinant; NaN where that is negative."""
+    """The logarithm of the determinant; NaN where that is real and negative."""
     check_square("logdet", input)
     sign, size = SLOGDET(input)
+    if input.dtype.is_complex:
+        return sign.log() + size
     return WHERE(sign < 0, np.nan, size)
 
 
@@ -313,20 +331,20 @@ def _pseudoinverses(a: Array, cut: Array) -> Array:
     u, s, vh = np.linalg.svd(a, full_matrices=False)
     is_kept = s > cut.reshape(*s.shape[:-1], 1)
     inverse = np.divide(1, s, out=np.zeros_like(s), where=is_kept)
-    return np.swapaxes(vh, -1, -2) @ (inverse[..., None] * np.swapaxes(u, -1, -2))
+    return np.swapaxes(vh.conj(), -1, -2) @ (inverse[..., None] * np.swapaxes(u.conj(), -1, -2))
 
 
 def _pinv_vjp(g: Any, out: Any, a: Any, cut: Any) -> Any:
     """Golub and Pereyra (1973): needs no singular vectors, so equal values do no harm."""
-    p, g_t = out, g.mT
+    p, g_t = out, g.mH
     if a.shape[-2] <= a.shape[-1]:
         inner = g_t @ p
-        turned = inner @ p.mT
-        made = turned - (p @ inner).mT - (a @ p) @ turned + (p.mT @ p) @ (g_t - inner @ a)
+        turned = inner @ p.mH
+        made = turned - (p @ inner).mH - (a @ p) @ turned + (p.mH @ p) @ (g_t - inner @ a)
         return made, None
     inner = p @ g_t
-    turned = p.mT @ inner
-    made = turned - (inner @ p).mT + (g_t - a @ inner) @ (p @ p.mT) - turned @ (p @ a)
+    turned = p.mH @ inner
+    made = turned - (inner @ p).mH + (g_t - a @ inner) @ (p @ p.mH) - turned @ (p @ a)
     return made, None
 
 
@@ -350,11 +368,6 @@ def cut_of(values: Any, shape: Any, atol: Any, rtol: Any) -> Any:
     least = values.new_zeros(()) + (0.0 if atol is None else atol)
     cut = relative.maximum(least.to(values.dtype))
     return cut.expand(views.broadcast_shapes("tolerances", cut.shape, values.shape[:-1]))
-
-
-def symmetric(a: Any) -> Any:
-    """The symmetric matrix with this lower triangle."""
-    return a.tril() + a.tril(-1).mT
 
 
 @public("linalg", out=True)

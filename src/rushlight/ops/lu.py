@@ -21,6 +21,11 @@ from rushlight.ops.rearrange import cat
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 
+def _sizes(x: Array) -> Array:
+    """What pivots are compared by: LAPACK adds the parts of complex numbers."""
+    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
+
+
 @takes_batches
 def _factors(a: Array) -> tuple[Array, Array, Array]:
     """L and U in one matrix, exchanges from 1, and the first zero pivot from 1 (0 for none)."""
@@ -30,7 +35,7 @@ def _factors(a: Array) -> tuple[Array, Array, Array]:
     pivots, info = np.zeros((count, k), np.int32), np.zeros(count, np.int32)
     every = np.arange(count)
     for i in range(k if count else 0):
-        best = i + np.abs(made[:, i:, i]).argmax(1)
+        best = i + _sizes(made[:, i:, i]).argmax(1)
         pivots[:, i] = best + 1
         made[every, i], made[every, best] = made[every, best], made[every, i]
         pivot = made[:, i, i]
@@ -76,15 +81,15 @@ def lu_vjp(g: Any, out: Any, a: Any) -> Any:
     g_lower, g_upper = g[0][..., :k].tril(-1), g[0][..., :k, :].triu()
     l1, u1 = lower[..., :k, :], upper[..., :k]
     g_l2, g_u2 = g_lower[..., k:, :], g_upper[..., k:]
-    by_lower = l1.mT @ g_lower[..., :k, :] - g_u2 @ upper[..., k:].mT
-    by_upper = g_upper[..., :k] @ u1.mT - lower[..., k:, :].mT @ g_l2
+    by_lower = l1.mH @ g_lower[..., :k, :] - g_u2 @ upper[..., k:].mH
+    by_upper = g_upper[..., :k] @ u1.mH - lower[..., k:, :].mH @ g_l2
     inner = by_lower.tril(-1) + by_upper.triu()
-    inner = solve_triangular(l1.mT, inner, upper=True, unitriangular=True)
-    square = solve_triangular(u1.mT, inner, upper=False, left=False)
+    inner = solve_triangular(l1.mH, inner, upper=True, unitriangular=True)
+    square = solve_triangular(u1.mH, inner, upper=False, left=False)
     if m > n:
-        below = solve_triangular(u1.mT, g_l2, upper=False, left=False)
+        below = solve_triangular(u1.mH, g_l2, upper=False, left=False)
         return p @ cat((square, below), -2)
-    beside = solve_triangular(l1.mT, g_u2, upper=True, unitriangular=True)
+    beside = solve_triangular(l1.mH, g_u2, upper=True, unitriangular=True)
     return p @ cat((square, beside), -1)
 
 
@@ -179,17 +184,17 @@ def lu_unpack(
 
 @public("linalg", out=True)
 def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
-    """X of A X = B from `lu_factor(A)`: of A.mT with `adjoint`, of X A = B if not `left`."""
+    """X of A X = B from `lu_factor(A)`: of A.mH with `adjoint`, of X A = B if not `left`."""
     check_square("linalg.lu_solve", LU)
     check_matrix("linalg.lu_solve", B, "B")
     if LU.dtype is not B.dtype:
         raise errors.mixed_dtypes("linalg.lu_solve", LU.dtype, B.dtype)
     if not left:
-        return lu_solve(LU, pivots, B.mT, adjoint=not adjoint).mT
+        return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     p, lower, upper = lu_unpack(LU, pivots)
     if adjoint:
-        half = solve_triangular(upper.mT, B, upper=False)
-        return p @ solve_triangular(lower.mT, half, upper=True, unitriangular=True)
+        half = solve_triangular(upper.mH, B, upper=False)
+        return p @ solve_triangular(lower.mH, half, upper=True, unitriangular=True)
     half = solve_triangular(lower, p.mT @ B, upper=False, unitriangular=True)
     return solve_triangular(upper, half, upper=True)
 

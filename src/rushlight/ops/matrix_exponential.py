@@ -16,10 +16,10 @@ TERMS = 20  # of the series, where the norm is at most 1/2: the rest is below 1e
 
 @takes_batches
 def _exponentials(a: Array) -> Array:
-    """In float64: a Taylor series of A / 2^s, squared s times."""
+    """In double precision: a Taylor series of A / 2^s, squared s times."""
     if not a.size:
         return a
-    wide, one = a.astype(np.float64), np.eye(a.shape[-1])
+    wide, one = a.astype(np.result_type(a, np.float64)), np.eye(a.shape[-1])
     size = np.abs(wide).sum(-2).max(-1)
     size = np.where(np.isfinite(size), np.maximum(size, 0.5), 0.5)
     steps = np.ceil(np.log2(size) + 1).astype(int)
@@ -33,8 +33,8 @@ def _exponentials(a: Array) -> Array:
 
 
 def exponential_vjp(g: Any, out: Any, a: Any) -> Any:
-    """The upper right block of exp([[A^T, g], [0, A^T]])."""
-    n, turned = a.shape[-1], a.mT
+    """The upper right block of exp([[A^H, g], [0, A^H]])."""
+    n, turned = a.shape[-1], a.mH
     above = cat((turned, g.expand(a.shape)), -1)
     below = cat((turned.new_zeros(turned.shape), turned), -1)
     return EXPONENTIAL(cat((above, below), -2))[..., :n, n:]

@@ -8,8 +8,8 @@ from typing import Any  # operands are tensors
 from rushlight import views
 from rushlight.dtypes import dtype
 from rushlight.ops.elementwise import CAST, WHERE
-from rushlight.ops.linear_algebra import SVDVALS, check_matrix, check_square
-from rushlight.ops.linear_solve import INV, cut_of, symmetric
+from rushlight.ops.linear_algebra import SVDVALS, check_matrix, check_square, symmetric
+from rushlight.ops.linear_solve import INV, cut_of
 from rushlight.ops.registry import public
 from rushlight.ops.statistics import vector_norm
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from rushlight.ir.builder import takes_batches
 from rushlight.ops.creation import EYE
+from rushlight.ops.elementwise import conjugate
 from rushlight.ops.linear_algebra import Array, check_matrix
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import geqrf as geqrf_result
@@ -43,12 +44,12 @@ def geqrf(input: Any) -> Any:
 
 
 def _reflected(a: Any, tau: Any, start: Any, order: Iterable[int]) -> Any:
-    """Reflections I - tau v v^T applied to `start` in an order; v are columns of a."""
+    """Reflections I - tau v v^H applied to `start` in an order; v are columns of a."""
     m, count = a.shape[-2], tau.shape[-1]
     vectors = a[..., :count].tril(-1) + EYE(n=m, m=count, dtype=a.dtype)
     for i in order:
         v = vectors[..., i : i + 1]
-        start = start - (tau[..., i, None, None] * v) @ (v.mT @ start)
+        start = start - (tau[..., i, None, None] * v) @ (v.mH @ start)
     return start
 
 
@@ -93,11 +94,13 @@ def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool =
     check_matrix("ormqr", input, "input")
     check_matrix("ormqr", other, "other")
     if not left:
-        return ormqr(input, tau, other.mT, True, not transpose).mT
+        return ormqr(input, tau, other.mH, True, not transpose).mH
     if input.shape[-2] != other.shape[-2]:
         raise RuntimeError(
             f"ormqr: other.shape[-2] must be equal to input.shape[-2] ({list(input.shape)} and "
             f"{list(other.shape)})"
         )
     order = range(tau.shape[-1])
-    return _reflected(input, tau, other, order if transpose else reversed(order))
+    if transpose:
+        return _reflected(input, conjugate(tau), other, order)
+    return _reflected(input, tau, other, reversed(order))

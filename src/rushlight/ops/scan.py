@@ -7,6 +7,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.dtypes import dtype
+from rushlight.ir.formulas import log_add_exp
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import CAST, conjugate, scaled
 from rushlight.ops.registry import Op, TensorType, public
@@ -155,6 +156,8 @@ def cummin(input: Any, dim: int) -> Any:
 
 
 def _log_add(k: Any, a: Any, b: Any) -> Any:
+    if a.dtype.is_complex:
+        return log_add_exp(k, a, b)
     high, low = k.max(a, b), k.min(a, b)
     is_flat = high.equals(low)  # covers pairs of equal infinities
     added = high + k.log1p(k.exp(k.select(is_flat, 0.0, low - high)))
@@ -182,7 +185,7 @@ def logcumsumexp_vjp(g: Any, out: Any, x: Any, dim: int) -> Any:
     """
     size = x.shape[dim]
     decay = (out - _next(out, dim, float("inf"))).exp() if size > 1 else out * 0
-    suffix = suffix_recurrence(decay, g, dim)
+    suffix = suffix_recurrence(conjugate(decay), g, dim)
     return scaled(suffix, (x - out).exp())
 
 

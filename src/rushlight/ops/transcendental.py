@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any  # operands are tensors, references or numbers
 
-from rushlight.ir.formulas import FORMULAS
+from rushlight.ir.formulas import FORMULAS, log_add_exp
 from rushlight.ir.formulas import hypot as length
 from rushlight.ops.elementwise import (
     RECORDED,
     binary_function,
     check_tensors,
     is_floating,
+    is_fractional,
     pointwise,
     unary_function,
 )
@@ -196,6 +197,8 @@ hypot = binary_function(HYPOT, numbers="none")
 
 def _logaddexp_lower(k: Any, a: Any, b: Any) -> Any:
     """max + log1p(exp(-|a - b|)); equal operands (also infinite ones) give a + log 2."""
+    if a.dtype.is_complex:
+        return log_add_exp(k, a, b)
     gap = k.select(k.eq(a, b), 0, k.abs(a - b))
     return k.max(a, b) + k.log1p(k.exp(-gap))
 
@@ -217,7 +220,7 @@ def _share(scale: float, is_first: bool) -> Any:
 
 LOGADDEXP = pointwise(
     "logaddexp", _logaddexp_lower, _share(1.0, True), _share(1.0, False),
-    accepts=is_floating, wanted="a floating dtype",
+    accepts=is_fractional, wanted="a floating dtype", of_complex=True,
 )  # fmt: skip
 LOGADDEXP2 = pointwise(
     "logaddexp2", _logaddexp2_lower, _share(LN2, True), _share(LN2, False),
