@@ -62,6 +62,7 @@ FAMILIES = (  # one a line, each after those it imports
     "loss",
     "linear_algebra",
     "linear_solve",
+    "eigenvalues",
     "matrix_norm",
     "lu",
     "ldl",

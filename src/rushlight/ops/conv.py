@@ -315,7 +315,7 @@ CONV_WEIGHT_GRAD = Op(
     ),
     lower=weight_grad_lower,
     vjp=lambda h, out, x, g, kernel, **how: (
-        CONV_INPUT_GRAD(g, conjugate(h), size=tuple(x.shape[2:]), **how),
+        CONV_INPUT_GRAD(conjugate(g), h, size=tuple(x.shape[2:]), **how),
         _leading(CONV(conjugate(x), h, **how), g.shape),
     ),
 )

@@ -92,7 +92,7 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> An
     m, n = A.shape[-2:]
     cut = dt.finfo(A.dtype).eps * max(m, n) if rcond is None else float(rcond)
     found, rank, s = LSTSQ(a, b, rcond=cut)
-    nothing = A.new_zeros((0,))
+    nothing = A.new_zeros((0,), dtype=A.dtype.to_real())
     is_over = m > n and driver != "gelsy"
     if is_over and driver != "gels":
         is_over = bool((batching.whole(rank) == n).all())

@@ -53,6 +53,11 @@ def check_square(op: str, x: Any) -> None:
         )
 
 
+def sizes_of(x: Array) -> Array:
+    """What pivots are compared by: LAPACK adds the parts of complex numbers."""
+    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
+
+
 def raise_if_failed(info: Any, message: str) -> None:
     """Read the flags of a host call: failures are raised on the user's line."""
     if info.numel() and not info.is_meta and bool((batching.whole(info) != 0).any()):

@@ -15,15 +15,10 @@ from rushlight import errors
 from rushlight.ir.builder import takes_batches
 from rushlight.ops import batching, return_types
 from rushlight.ops.creation import EYE
-from rushlight.ops.linear_algebra import Array, check_matrix, check_square
+from rushlight.ops.linear_algebra import Array, check_matrix, check_square, sizes_of
 from rushlight.ops.linear_solve import solve_triangular
 from rushlight.ops.rearrange import cat
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
-
-
-def _sizes(x: Array) -> Array:
-    """What pivots are compared by: LAPACK adds the parts of complex numbers."""
-    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
 
 
 @takes_batches
@@ -35,7 +30,7 @@ def _factors(a: Array) -> tuple[Array, Array, Array]:
     pivots, info = np.zeros((count, k), np.int32), np.zeros(count, np.int32)
     every = np.arange(count)
     for i in range(k if count else 0):
-        best = i + _sizes(made[:, i:, i]).argmax(1)
+        best = i + sizes_of(made[:, i:, i]).argmax(1)
         pivots[:, i] = best + 1
         made[every, i], made[every, best] = made[every, best], made[every, i]
         pivot = made[:, i, i]

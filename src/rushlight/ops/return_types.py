@@ -97,6 +97,11 @@ class qr_result(NamedTuple):
     R: Any
 
 
+class linalg_eig(NamedTuple):
+    eigenvalues: Any
+    eigenvectors: Any
+
+
 class eigh_result(NamedTuple):
     eigenvalues: Any
     eigenvectors: Any
