@@ -335,3 +335,113 @@ def test_samples_of_a_batch() -> None:
     ours = torch.vmap(lambda x: sample(torch, x))(torch.from_numpy(z))
     theirs = oracle.vmap(lambda x: sample(oracle, x))(oracle.from_numpy(z))
     np.testing.assert_allclose(array(ours), array(theirs), rtol=1e-10)
+
+
+# -- linear algebra
+
+
+def hermitian(x: Any) -> Any:
+    return (x + x.mH) / 2
+
+
+def squared(x: Any) -> Any:
+    return x.abs() ** 2
+
+
+SQUARE = drawn(2, 3, 3) + 2 * np.eye(3)
+DEFINITE = drawn(2, 3, 3) @ drawn(2, 3, 3).conj().swapaxes(1, 2) + 3 * np.eye(3)
+
+
+@pytest.mark.parametrize("name", ["det", "eigvals", "inv", "matrix_exp", "pinv", "svdvals"])
+def test_functions_of_matrices(name: str) -> None:
+    def function(m: Any, a: Any) -> Any:
+        made = getattr(m.linalg, name)(a)
+        return (made**2).sum(-1) if name == "eigvals" else made  # their order is free
+
+    check(function, SQUARE)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 4), (3, 3)])
+def test_factors(shape: tuple[int, ...]) -> None:
+    a = drawn(*shape)
+    check(lambda m, a: m.linalg.lu_factor(a)[0], a)
+    check(lambda m, a: m.linalg.qr(a)[1], a)
+    check(lambda m, a: m.linalg.pinv(a), a)
+    check(lambda m, a: m.linalg.matrix_norm(a, "nuc"), a)
+    for part in (0, 2):
+        check(lambda m, a, p=part: squared(m.linalg.svd(a, full_matrices=False)[p]), a)
+
+
+def test_eigenvectors() -> None:
+    check(lambda m, a: squared(m.linalg.eig(a)[1]).sum(-1), SQUARE)
+    check(lambda m, a: squared(m.linalg.eig(a)[1]).sum(-1), real(3, 3))
+    check(lambda m, a: squared(m.linalg.eigh(hermitian(a))[1]), DEFINITE)
+
+
+def test_determinants() -> None:
+    check(lambda m, a: m.linalg.slogdet(a)[0], SQUARE)
+    check(lambda m, a: m.linalg.slogdet(a)[1], SQUARE)
+    check(lambda m, a: m.logdet(a), SQUARE)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_equations(upper: bool) -> None:
+    b = drawn(2, 3, 2)
+    check(lambda m, a, b: m.linalg.solve(a, b), SQUARE, b)
+    check(lambda m, a, b: m.linalg.solve(a, b.mT, left=False), SQUARE, b)
+    check(lambda m, a, b: m.linalg.solve_triangular(a, b, upper=upper), SQUARE, b)
+    check(
+        lambda m, a, b: m.linalg.lu_solve(*m.linalg.lu_factor(a), b, adjoint=upper), SQUARE, b
+    )
+    check(lambda m, a: m.linalg.cholesky(hermitian(a), upper=upper), DEFINITE)
+    check(lambda m, a: m.linalg.eigvalsh(hermitian(a), UPLO="U" if upper else "L"), DEFINITE)
+
+    def from_root(m: Any, a: Any, b: Any) -> Any:
+        return m.cholesky_solve(b, m.linalg.cholesky(hermitian(a), upper=upper), upper)
+
+    check(from_root, DEFINITE, b)
+    check(lambda m, a, b: m.linalg.lstsq(a, b)[0], drawn(4, 3), drawn(4, 2))
+
+
+@pytest.mark.parametrize("is_hermitian", [False, True])
+def test_ldl_factors(is_hermitian: bool) -> None:
+    x = drawn(4, 5, 5)
+    a = x + (x.conj() if is_hermitian else x).swapaxes(1, 2)
+    a[0] *= 1 - np.eye(5)  # needs blocks of two
+    ours = torch.linalg.ldl_factor_ex(torch.from_numpy(a), hermitian=is_hermitian)
+    theirs = oracle.linalg.ldl_factor_ex(oracle.from_numpy(a), hermitian=is_hermitian)
+    np.testing.assert_allclose(np.tril(array(ours[0])), np.tril(array(theirs[0])), rtol=1e-9)
+    assert ours.pivots.tolist() == theirs.pivots.tolist()
+    b = torch.from_numpy(drawn(4, 5, 2))
+    made = torch.linalg.ldl_solve(ours.LD, ours.pivots, b, hermitian=is_hermitian)
+    np.testing.assert_allclose(a @ array(made), array(b), rtol=1e-9)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_products_of_reflections(left: bool, transpose: bool) -> None:
+    a, other = drawn(4, 3), drawn(4, 2) if left else drawn(2, 4)
+    made = []
+    for m in (torch, oracle):
+        h, tau = m.geqrf(m.from_numpy(a))
+        made += [array(h), array(tau), array(m.linalg.householder_product(h, tau))]
+        found = m.ormqr(h, tau, m.from_numpy(other), left=left, transpose=transpose)
+        made.append(array(found))
+    for ours, theirs in zip(made[:4], made[4:], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_convolutions() -> None:
+    check(
+        lambda m, x, w, b: m.nn.functional.conv2d(x, w, b, stride=2, padding=1),
+        drawn(2, 3, 5, 5), drawn(4, 3, 2, 2), drawn(4),
+    )  # fmt: skip
+    check(
+        lambda m, x, w: m.nn.functional.conv_transpose1d(x, w), drawn(2, 3, 4), drawn(3, 2, 2)
+    )
+
+
+def test_logarithms_of_sums() -> None:
+    check(lambda m, a, b: m.logaddexp(a, b), A, B)
+    check(lambda m, a: m.logcumsumexp(a, 1), A)
+    assert torch.sigmoid(torch.tensor([1000 + 1j, -1000 + 1j])).tolist() == [1, 0]
