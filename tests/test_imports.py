@@ -107,6 +107,7 @@ LATE_IMPORTS = {
     ("ops", "surface"): "copies of views deliver into `out`",
     ("ops", "__init__"): "composites of a few public functions",
     ("random", "tensor"): "the state of a generator is given out as a tensor",
+    ("gradients", "func"): "Jacobians by forward mode are those of a transform",
     ("autograd", "tensor"): "Variable is another name of Tensor",
     ("pipeline", "native"): "LLVM is loaded by the first flush, not by the import",
     ("tensor", "__init__"): "a few methods are the namespace's functions by another name",
