@@ -381,3 +381,67 @@ def test_a_model_has_the_tangent_that_pytorch_gives_it():
             return [part.item() for part in forward.unpack_dual(loss)]
 
     np.testing.assert_allclose(run(torch), run(oracle), rtol=1e-10)
+
+
+# -- gradcheck
+
+
+class Rules(torch.autograd.Function):
+    """x -> 2 x with the slopes that the call says."""
+
+    @staticmethod
+    def forward(ctx, x, backward_slope, forward_slope):
+        ctx.slopes = backward_slope, forward_slope
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.slopes[0], None, None
+
+    @staticmethod
+    def jvp(ctx, tangent, *_):
+        return tangent * ctx.slopes[1]
+
+
+def checked(backward_slope, forward_slope, **options):
+    x = torch.tensor([0.5, -1.0], dtype=torch.float64, requires_grad=True)
+    return torch.autograd.gradcheck(
+        lambda x: Rules.apply(x, backward_slope, forward_slope), (x,), **options
+    )
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_gradcheck_compares_tangents_when_asked(fast_mode):
+    error = torch.autograd.GradcheckError
+    assert checked(2.0, 2.0, check_forward_ad=True, fast_mode=fast_mode)
+    assert checked(2.0, 3.0, fast_mode=fast_mode)
+    with pytest.raises(error, match="computed with forward mode mismatch"):
+        checked(2.0, 3.0, check_forward_ad=True, fast_mode=fast_mode)
+    with pytest.raises(error, match="Jacobian mismatch"):
+        checked(3.0, 2.0, check_forward_ad=True, fast_mode=fast_mode)
+    assert checked(3.0, 2.0, check_forward_ad=True, check_backward_ad=False)
+    with pytest.raises(AssertionError, match="nothing to check"):
+        checked(2.0, 2.0, check_backward_ad=False)
+
+
+def test_gradcheck_of_complex_functions_and_of_batches():
+    stream = np.random.default_rng(0)
+    z = torch.from_numpy(stream.standard_normal(3) + 1j * stream.standard_normal(3))
+    z.requires_grad_()
+    for function in (lambda z: z * z.conj() + z, lambda z: z.abs(), lambda z: (z * z).exp()):
+        assert torch.autograd.gradcheck(
+            function,
+            (z,),
+            check_forward_ad=True,
+            check_batched_grad=True,
+            check_batched_forward_grad=True,
+        )
+    with pytest.raises(RuntimeError, match="mismatch"):
+        torch.autograd.gradcheck(lambda z: Rules.apply(z, 3.0, 2.0), (z,))
+
+
+def test_gradgradcheck_forward_over_reverse():
+    x = torch.tensor([0.5, -1.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(
+        torch.tanh, (x,), check_fwd_over_rev=True, check_batched_grad=True
+    )

@@ -1,25 +1,29 @@
-"""gradcheck and gradgradcheck: derivative rules against finite differences."""
+"""gradcheck and gradgradcheck: derivative rules against finite differences.
+
+Jacobians are tables (parts of the input x parts of the output): a complex number has two parts,
+its real and its imaginary one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any  # functions of tensors
 
 import numpy as np
 
+from rushlight.autograd import tangents
 from rushlight.autograd.grad_api import grad
 from rushlight.autograd.modes import enable_grad
 from rushlight.ops.random import randn
+from rushlight.ops.rearrange import stack
 from rushlight.tensor import Tensor, tensor_of_array
+
+Array = Any  # np.ndarray of float64
 
 
 class GradcheckError(RuntimeError):
     """A derivative does not agree with finite differences."""
-
-
-def _outputs(result: Any) -> list[Any]:
-    found = list(result) if isinstance(result, tuple | list) else [result]
-    return [o for o in found if isinstance(o, Tensor) and o.dtype.is_floating_point]
 
 
 def gradcheck(
@@ -42,18 +46,38 @@ def gradcheck(
 ) -> bool:
     """Compare gradients with finite differences; raises GradcheckError naming output and input.
 
-    Inputs that require gradients should be float64. fast_mode compares one random projection.
+    Inputs that require gradients should be float64 or complex128. check_forward_ad also
+    compares tangents, check_batched_grad gradients of a batch of cotangents (`vmap`),
+    check_batched_forward_grad tangents of a batch. fast_mode compares one random projection.
+
+    >>> import rushlight as torch
+    >>> x = torch.tensor([0.5, 1.0], dtype=torch.float64, requires_grad=True)
+    >>> torch.autograd.gradcheck(torch.sin, (x,), check_forward_ad=True)
+    True
     """
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError("gradcheck: nothing to check without forward and backward mode")
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError("gradcheck: check_batched_grad needs check_backward_ad")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("gradcheck: check_batched_forward_grad needs check_forward_ad")
     given = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     if not any(isinstance(x, Tensor) and x.requires_grad for x in given):
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, but none of them "
             "have requires_grad=True."
         )
+    case = _Case(func, given, eps, atol, rtol)
     try:
-        compare = _compare_projected if fast_mode else _compare_all
         with enable_grad():
-            compare(func, given, eps, atol, rtol)
+            if fast_mode:
+                case.compare_projected(check_forward_ad, check_backward_ad)
+            else:
+                case.compare_all(check_forward_ad, check_backward_ad)
+            if check_batched_grad:
+                case.compare_batched_gradients()
+            if check_batched_forward_grad:
+                case.compare_batched_tangents()
     except GradcheckError:
         if raise_exception:
             raise
@@ -61,95 +85,166 @@ def gradcheck(
     return True
 
 
-def _wanted(inputs: tuple[Any, ...]) -> list[int]:
-    return [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
+def _outputs(result: Any) -> list[Any]:
+    found = list(result) if isinstance(result, tuple | list) else [result]
+    return [o for o in found if isinstance(o, Tensor) and tangents.is_smooth(o)]
 
 
-def _values(func: Any, inputs: tuple[Any, ...]) -> list[Any]:
-    return [o.detach()._numbers().astype(np.float64) for o in _outputs(func(*inputs))]
+def _parts(x: Any) -> Array:
+    """The elements of a tensor as one row of real numbers."""
+    array = np.ascontiguousarray(x.detach()._numbers()).reshape(-1)
+    if x.dtype.is_complex:
+        return array.astype(np.complex128).view(np.float64)
+    return array.astype(np.float64)
 
 
-def _moved(inputs: tuple[Any, ...], i: int, array: Any) -> tuple[Any, ...]:
-    x = inputs[i]
-    moved = tensor_of_array(array, x.dtype).requires_grad_()
-    return (*inputs[:i], moved, *inputs[i + 1 :])
+def _of_parts(parts: Array, like: Any) -> Any:
+    """A tensor of the shape and dtype of `like`."""
+    whole = parts.view(np.complex128) if like.dtype.is_complex else parts
+    return tensor_of_array(whole.reshape(like._shape), like.dtype)
 
 
-def _slope(func: Any, inputs: tuple[Any, ...], i: int, step: Any, eps: float) -> list[Any]:
-    """(f(x + eps * step) - f(x - eps * step)) / (2 * eps) for each output."""
-    base = inputs[i].detach()._numbers().astype(np.float64)
-    up = _values(func, _moved(inputs, i, base + eps * step))
-    down = _values(func, _moved(inputs, i, base - eps * step))
-    return [(a - b) / (2 * eps) for a, b in zip(up, down, strict=True)]
+def _units(like: Any) -> Iterator[Any]:
+    """A tensor for each part of `like` that is 1 there and 0 elsewhere."""
+    for unit in np.eye(_parts(like).size):
+        yield _of_parts(unit, like)
 
 
-def _numerical(func: Any, inputs: tuple[Any, ...], i: int, eps: float) -> list[Any]:
-    """Jacobians (input elements x output elements) by finite differences."""
-    shape = inputs[i]._shape
-    rows = []
-    for j in range(inputs[i].numel()):
-        step = np.zeros(shape).reshape(-1)
-        step[j] = 1
-        rows.append([s.reshape(-1) for s in _slope(func, inputs, i, step.reshape(shape), eps)])
+@dataclass(slots=True)
+class _Case:
+    """A function at one place, and how closely derivatives have to agree."""
+
+    func: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    eps: float
+    atol: float
+    rtol: float
+
+    @property
+    def wanted(self) -> list[int]:
+        """Which inputs to differentiate by."""
+        return [
+            i for i, x in enumerate(self.inputs) if isinstance(x, Tensor) and x.requires_grad
+        ]
+
+    @property
+    def targets(self) -> list[Any]:
+        return [self.inputs[i] for i in self.wanted]
+
+    def outputs(self) -> list[Any]:
+        return _outputs(self.func(*self.inputs))
+
+    def slope(self, i: int, step: Array) -> list[Array]:
+        """(f(x + eps * step) - f(x - eps * step)) / (2 * eps) for each output."""
+        base = _parts(self.inputs[i])
+        up, down = (self._values(i, base + sign * self.eps * step) for sign in (1, -1))
+        return [(a - b) / (2 * self.eps) for a, b in zip(up, down, strict=True)]
+
+    def _values(self, i: int, parts: Array) -> list[Array]:
+        moved = _of_parts(parts, self.inputs[i]).requires_grad_()
+        found = self.func(*self.inputs[:i], moved, *self.inputs[i + 1 :])
+        return [_parts(o) for o in _outputs(found)]
+
+    def tangents(self, i: int, direction: Any) -> list[Array]:
+        """The tangents of the outputs for a direction of one input."""
+        return [_parts(t) for t in self._tangents(i, direction)]
+
+    def _tangents(self, i: int, direction: Any) -> list[Any]:
+        level = tangents.enter()
+        try:
+            dual = tangents.made_dual(self.inputs[i], direction, level)
+            found = _outputs(self.func(*self.inputs[:i], dual, *self.inputs[i + 1 :]))
+            pairs = [(o, tangents.unpacked(o, level)[1]) for o in found]
+        finally:
+            tangents.leave(level)
+        return [tangents.zeros_like(o) if t is None else t for o, t in pairs]
+
+    def gradients(self, out: Any, seed: Any, is_batch: bool = False) -> list[Any]:
+        """The gradients by all targets for a cotangent of one output."""
+        if not out.requires_grad:
+            return [None] * len(self.targets)
+        return list(
+            grad(out, self.targets, seed, True, allow_unused=True, is_grads_batched=is_batch)
+        )
+
+    def compare_all(self, is_forward: bool, is_backward: bool) -> None:
+        """Compare whole Jacobians."""
+        numerical = {
+            i: _table([self.slope(i, unit) for unit in np.eye(_parts(self.inputs[i]).size)])
+            for i in self.wanted
+            if self.inputs[i].numel()
+        }
+        for i, tables in numerical.items() if is_forward else ():
+            found = _table([self.tangents(i, unit) for unit in _units(self.inputs[i])])
+            for o, (table, expected) in enumerate(zip(found, tables, strict=True)):
+                self._check(o, i, expected, table, "computed with forward mode ")
+        for o, out in enumerate(self.outputs() if is_backward else ()):
+            rows = [self.gradients(out, seed) for seed in _units(out)]
+            for k, i in enumerate(self.wanted):
+                if i in numerical and rows:
+                    columns = [_parts_or_zeros(row[k], self.inputs[i]) for row in rows]
+                    self._check(o, i, numerical[i][o], np.stack(columns, 1), "")
+
+    def compare_projected(self, is_forward: bool, is_backward: bool) -> None:
+        """Compare one product with a random vector on both sides for each output and input."""
+        stream = np.random.default_rng(0)
+        for o, out in enumerate(self.outputs()):
+            seed = stream.standard_normal(_parts(out).size)
+            found = self.gradients(out, _of_parts(seed, out)) if is_backward else []
+            for k, i in enumerate(self.wanted):
+                x = self.inputs[i]
+                step = stream.standard_normal(_parts(x).size)
+                expected = self.slope(i, step)[o] @ seed
+                if is_forward:
+                    got = self.tangents(i, _of_parts(step, x))[o] @ seed
+                    self._check(o, i, expected, got, "computed with forward mode ", out.numel())
+                if is_backward:
+                    got = _parts_or_zeros(found[k], x) @ step
+                    self._check(o, i, expected, got, "", out.numel())
+
+    def compare_batched_gradients(self) -> None:
+        """Gradients for a batch of cotangents are those for each of them."""
+        for o, out in enumerate(self.outputs()):
+            seeds = [randn(out._shape, dtype=out.dtype) for _ in range(2)]
+            apart = [self.gradients(out, seed) for seed in seeds]
+            together = self.gradients(out, stack(seeds), is_batch=out.requires_grad)
+            for k, i in enumerate(self.wanted):
+                expected = [_parts_or_zeros(row[k], self.inputs[i]) for row in apart]
+                got = np.zeros(0) if together[k] is None else _parts(together[k])
+                if together[k] is not None:
+                    self._check(o, i, np.concatenate(expected), got, "of a batch ")
+
+    def compare_batched_tangents(self) -> None:
+        """Tangents for a batch of directions are those for each of them."""
+        from rushlight.func.vmap import vmap  # transforms come later
+
+        for i in self.wanted:
+            x = self.inputs[i]
+            steps = [randn(x._shape, dtype=x.dtype) for _ in range(2)]
+            apart = [self.tangents(i, step) for step in steps]
+            together = vmap(lambda step, i=i: tuple(self._tangents(i, step)))(stack(steps))
+            for o, got in enumerate(together):
+                expected = np.concatenate([row[o] for row in apart])
+                self._check(o, i, expected, _parts(got), "of a batch, with forward mode, ")
+
+    def _check(
+        self, output: int, input: int, expected: Any, got: Any, how: str, scale: int = 1
+    ) -> None:
+        atol = self.atol * max(1, scale)
+        if not np.allclose(got, expected, self.rtol, atol, equal_nan=True):
+            raise GradcheckError(
+                f"Jacobian {how}mismatch for output {output} with respect to input {input},\n"
+                f"numerical:{expected}\nanalytical:{got}\n"
+            )
+
+
+def _table(rows: Sequence[Sequence[Array]]) -> list[Array]:
+    """A Jacobian for each output, from what each part of the input does to all outputs."""
     return [np.stack(parts) for parts in zip(*rows, strict=True)]
 
 
-def _analytical(out: Any, inputs: tuple[Any, ...], wanted: list[int]) -> list[Any]:
-    """Jacobians of one output by each input, by backward from each of its elements."""
-    targets = [inputs[i] for i in wanted]
-    tables = [np.zeros((t.numel(), out.numel())) for t in targets]
-    if not out.requires_grad:
-        return tables
-    for j in range(out.numel()):
-        one = np.zeros(out.numel())
-        one[j] = 1
-        seed = tensor_of_array(one.reshape(out._shape), out.dtype)
-        found = grad(out, targets, seed, retain_graph=True, allow_unused=True)
-        for table, g in zip(tables, found, strict=True):
-            if g is not None:
-                table[:, j] = g._numbers().reshape(-1)
-    return tables
-
-
-def _compare_all(
-    func: Any, inputs: tuple[Any, ...], eps: float, atol: float, rtol: float
-) -> None:
-    wanted = _wanted(inputs)
-    outs = _outputs(func(*inputs))
-    numerical = {i: _numerical(func, inputs, i, eps) for i in wanted if inputs[i].numel()}
-    for o, out in enumerate(outs):
-        analytical = _analytical(out, inputs, wanted)
-        for i, table in zip(wanted, analytical, strict=True):
-            if i in numerical and not np.allclose(
-                table, numerical[i][o], rtol, atol, equal_nan=True
-            ):
-                raise _disagreement(o, i, numerical[i][o], table)
-
-
-def _disagreement(output: int, input: int, numerical: Any, analytical: Any) -> GradcheckError:
-    return GradcheckError(
-        f"Jacobian mismatch for output {output} with respect to input {input},\n"
-        f"numerical:{numerical}\nanalytical:{analytical}\n"
-    )
-
-
-def _compare_projected(
-    func: Any, inputs: tuple[Any, ...], eps: float, atol: float, rtol: float
-) -> None:
-    stream = np.random.default_rng(0)
-    for o, out in enumerate(_outputs(func(*inputs))):
-        seed = stream.standard_normal(out._shape)
-        found: list[Any] = [None] * len(_wanted(inputs))
-        if out.requires_grad:
-            targets = [inputs[i] for i in _wanted(inputs)]
-            given = tensor_of_array(seed, out.dtype)
-            found = list(grad(out, targets, given, retain_graph=True, allow_unused=True))
-        for i, g in zip(_wanted(inputs), found, strict=True):
-            step = stream.standard_normal(inputs[i]._shape)
-            expected = float((_slope(func, inputs, i, step, eps)[o] * seed).sum())
-            got = 0.0 if g is None else float((g._numbers() * step).sum())
-            if not np.isclose(got, expected, rtol, atol * max(1, out.numel()), equal_nan=True):
-                raise _disagreement(o, i, expected, got)
+def _parts_or_zeros(g: Any, like: Any) -> Array:
+    return np.zeros(_parts(like).size) if g is None else _parts(g)
 
 
 def gradgradcheck(
@@ -171,7 +266,9 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """Compare second derivatives with finite differences of first ones."""
+    """Compare second derivatives with finite differences of first ones: gradients of gradients,
+    and with check_fwd_over_rev tangents of gradients.
+    """
     given = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     count = len(given)
     if grad_outputs is None:
@@ -185,6 +282,12 @@ def gradgradcheck(
 
     def first(*args: Any) -> Any:
         xs, cotangents = args[:count], args[count:]
+        xs = tuple(
+            x.view_as(x).requires_grad_()
+            if isinstance(own, Tensor) and own.requires_grad
+            else x
+            for x, own in zip(xs, given, strict=True)
+        )
         outs = _outputs(func(*xs))
         pairs = [(o, c) for o, c in zip(outs, cotangents, strict=True) if o.requires_grad]
         targets = [x for x in xs if isinstance(x, Tensor) and x.requires_grad]
@@ -195,4 +298,6 @@ def gradgradcheck(
     return gradcheck(
         first, (*given, *seeds), eps=eps, atol=atol, rtol=rtol,
         raise_exception=raise_exception, fast_mode=fast_mode,
+        check_batched_grad=check_batched_grad, check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
     )  # fmt: skip
