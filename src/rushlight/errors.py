@@ -230,7 +230,12 @@ def not_differentiable(op: str) -> NotImplementedError:
     return NotImplementedError(f"the derivative for '{op}' is not implemented")
 
 
-_RUNTIME_RANGES = ("gather", "scatter", "scatter_reduced")  # where PyTorch raises RuntimeError
+_RUNTIME_RANGES = (
+    "gather",
+    "scatter",
+    "scatter_reduced",
+    "masked_scatter",
+)  # where PyTorch raises RuntimeError
 
 
 def origin_text(where: str, label: str) -> str:

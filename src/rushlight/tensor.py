@@ -872,9 +872,11 @@ def array_of(data: Any) -> tuple[Any, dtype]:
     except (ValueError, OverflowError) as error:
         raise _ragged(error) from None
     if not kinds and _may_be_long(array):
-        array = _with_long_integers(np.array(plain, dtype=object), array)
-        if array.dtype == object:
-            return array, dt.int64
+        leaves = np.array(plain, dtype=object)
+        if all(isinstance(leaf, int) for leaf in leaves.flat):
+            return leaves, dt.int64
+        if all(isinstance(leaf, int | float) for leaf in leaves.flat):
+            array = leaves.astype(np.float64)
     if array.dtype == object:
         raise _not_numbers(data)
     if array.size == 0 and not kinds:
@@ -911,18 +913,6 @@ def _may_be_long(array: Any) -> bool:
     """Whether integers of more than 64 bits may have been among the numbers of an array."""
     kind = array.dtype.kind
     return kind in "Ou" or (kind == "f" and bool((np.abs(array) >= 2.0**63).any()))
-
-
-def _with_long_integers(plain: Any, array: Any) -> Any:
-    """Numbers with long integers among them: as they are if all are integers, otherwise in
-    floating point.
-    """
-    leaves = plain.ravel().tolist()
-    if all(isinstance(leaf, int) for leaf in leaves):
-        return plain
-    if all(isinstance(leaf, int | float) for leaf in leaves):
-        return plain.astype(np.float64)
-    return array
 
 
 def _in_range(array: Any, kind: dtype) -> Any:

@@ -364,7 +364,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
 
 def _check_vector(op: str, index: Any) -> Any:
     if index.ndim > 1:
-        raise RuntimeError(
+        raise IndexError(
             f"{op}(): Index is supposed to be a vector, got {index.ndim} dimensions"
         )
     if index.dtype not in (dt.int64, dt.int32):
@@ -378,10 +378,6 @@ def _check_vector(op: str, index: Any) -> Any:
 def index_select(input: Any, dim: int, index: Any) -> Any:
     """The parts at these indices of a dimension."""
     at = views.dim_index("index_select", dim, input.ndim)
-    if index.ndim > 1:
-        raise IndexError(
-            f"index_select(): Index is supposed to be a vector, got {index.ndim}-D"
-        )
     vector = _check_vector("index_select", index)
     x = input if input.ndim else input.reshape(1)
     check_known("index_select", "index", vector, x._shape[at])
@@ -400,18 +396,15 @@ def _placed_parts(
             f"{x.dtype!r} "
             f"and (source) {source.dtype!r}"
         )
-    if not x.ndim:
-        x = x.reshape(1)
+    given = x
+    x = x if x.ndim else x.reshape(1)
     check_known(op, "index", vector, x._shape[at])
-    if not source.ndim:
+    if not source.ndim and (op == "index_copy" or x is not given):
         source = source.reshape((1,) * x.ndim) if x.ndim == 1 else source.reshape(1)
     wanted = (*x._shape[:at], vector._shape[0], *x._shape[at + 1 :])
     if source._shape != wanted:
-        raise (
-            IndexError
-            if source.ndim and source._shape[min(at, source.ndim - 1)] != vector._shape[0]
-            else RuntimeError
-        )(
+        is_short = source.ndim != x.ndim or source._shape[at] != wanted[at]
+        raise (IndexError if op == "index_copy" and is_short else RuntimeError)(
             f"{op}(): Number of indices ({vector._shape[0]}) and source of shape "
             f"{errors.shape_text(source._shape)} do not fit self of shape "
             f"{errors.shape_text(x._shape)} along dimension {at}"
@@ -441,7 +434,7 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """A copy with one value at these indices of a dimension."""
     at = views.dim_index("index_fill", dim, input.ndim)
     if index.ndim > 1:
-        raise IndexError(f"index_fill_(): Index is supposed to be a vector, got {index.ndim}-D")
+        raise RuntimeError(f"index_fill_(): Index has to be a vector, got {index.ndim}-D")
     if hasattr(value, "ndim") and value.ndim:
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
@@ -510,7 +503,7 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     if source.dtype is not input.dtype:
         raise RuntimeError("put_(): self and source expected to have the same dtype")
     if source.numel() != index.numel():
-        raise RuntimeError(
+        raise IndexError(
             f"put_(): Expected source and index to have the same number of elements, but got "
             f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
@@ -561,6 +554,22 @@ def masked_select(input: Any, mask: Any) -> Any:
     return wide[chosen]
 
 
+def _nth_lower(k: Any, x: Any, places: Any) -> Any:
+    view = View(places.shape, (0,) * len(places.shape), 0)
+    return k.gather(x, view, [(places, 1, x.shape[0])], "element of the source")
+
+
+NTH = Op(  # the elements of a vector that fill a mask; too few of them are an error
+    "masked_scatter",
+    type=lambda x, places: TensorType(places.shape, x.dtype),
+    lower=_nth_lower,
+    vjp=lambda g, out, x, places: (
+        GATHER_SUM(g, places, shape=tuple(x.shape), dim=0),
+        None,
+    ),
+)
+
+
 @public("torch", "Tensor", inplace=True)
 def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     """The elements of source, in order, where the mask holds; the input elsewhere."""
@@ -577,7 +586,7 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
         return wide.clone()
     count = chosen.reshape(-1).to(dt.int64).cumsum(0)
     places = WHERE(chosen.reshape(-1), count - 1, 0)
-    values = INDEX(source.reshape(-1), places, dims=(0,), wraps=False).reshape(shape)
+    values = NTH(source.reshape(-1), places).reshape(shape)
     return WHERE(chosen, values, wide)
 
 

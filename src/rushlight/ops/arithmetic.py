@@ -421,6 +421,8 @@ LERP = pointwise(
 def lerp(input: Any, end: Any, weight: Any) -> Any:
     """input + weight * (end - input)."""
     check_tensors("lerp", input=input, end=end)
+    if input.dtype.is_integral:
+        raise errors.not_implemented_for("lerp", input.dtype, "a floating dtype")
     _check_same("lerp", input, end=end, weight=weight)
     return LERP(input, end, weight)
 

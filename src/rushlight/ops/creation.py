@@ -112,7 +112,10 @@ def sizes_of(args: tuple[Any, ...]) -> views.Shape:
     if len(args) == 1 and not isinstance(args[0], int) and hasattr(args[0], "__len__"):
         shape = getattr(args[0], "shape", None)
         args = tuple(args[0]) if shape is None or shape else args
-    return tuple(s.__index__() for s in args)
+    try:
+        return tuple([s.__index__() for s in args])
+    except AttributeError:
+        raise TypeError(f"size must be ints, but got {list(args)}") from None
 
 
 def _shape_of(op: str, size: tuple[Any, ...], named: Any) -> views.Shape:
@@ -477,6 +480,8 @@ def _triangle_indices(row: int, col: int, keep: Any, dtype: dtype | None, device
 
     if row < 0 or col < 0:
         raise RuntimeError(f"row and col must be non-negative, got {row} and {col}")
+    if dtype not in (None, dt.int64, dt.int32, dt.int16):
+        raise errors.not_implemented_for("triangle indices", dtype, "an integer dtype")
     places = np.nonzero(keep(np.ones((row, col), bool)))
     return with_grad(tensor_of_array(np.stack(places), dtype or dt.int64), False, device)
 

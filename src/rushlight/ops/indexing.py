@@ -560,6 +560,8 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
     """
     from rushlight.tensor import tensor_of_array  # ops come before tensors
 
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: 'size' must be non-negative, got {size}")
     found = np.argwhere(input.detach()._numbers())[:size]
     out = np.full((size, input.ndim), fill_value, np.int64)
     out[: len(found)] = found

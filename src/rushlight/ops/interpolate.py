@@ -14,10 +14,11 @@ from typing import Any  # operands are tensors
 
 import numpy as np
 
-from rushlight import config, views
+from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
 from rushlight.ops.adaptive_pool import adaptive_edges
+from rushlight.ops.elementwise import CAST
 from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import View
 
@@ -358,13 +359,27 @@ def interpolate(
             f"interpolate: Input and output sizes should be greater than 0, but got input "
             f"{list(input.shape)} and output {sizes}"
         )
-    x = input
+    x = _calculable(input, mode)
     for d, (out, scale) in enumerate(zip(sizes, scales, strict=True)):
         if mode == "area":
             x = averaged(x, d + 2, out)
         else:
             x = _resampled(x, d + 2, out, scale, mode, bool(align_corners), antialias)
+    if x.dtype is not input.dtype:
+        return CAST(x.round().clamp(0, 255), dtype=input.dtype)
     return x.clone() if x is input else x
+
+
+_OF_BYTES = ("nearest", "nearest-exact", "bilinear", "bicubic")
+
+
+def _calculable(x: Any, mode: str) -> Any:
+    """Floating values as they are; bytes too if they are only picked, or as floats."""
+    if not x.dtype.is_integral:
+        return x
+    if x.dtype is not dt.uint8 or mode not in _OF_BYTES:
+        raise errors.not_implemented_for(f"interpolate ({mode})", x.dtype, "a floating dtype")
+    return x if mode.startswith("nearest") else CAST(x, dtype=dt.float32)
 
 
 @public("F")
@@ -455,7 +470,7 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
 
         return rearrange.constant_pad_nd(input, sizes, 0 if value is None else value)
     if value is not None and value != 0:
-        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     _check_pad(input, pads, mode)

@@ -93,8 +93,8 @@ def vander(x: Any, N: int | None = None) -> Any:
     """Powers 0 to N - 1 of each element, in rows."""
     x = x if x.ndim else x.reshape(1)
     count = x.shape[-1] if N is None else int(N)
-    if count < 1:
-        raise RuntimeError(f"linalg.vander: N must be greater than 0, got {count}")
+    if count < 2:
+        raise RuntimeError(f"linalg.vander: N must be greater than 1, got {count}")
     one = FULL(shape=(*x.shape, 1), value=1, dtype=x.dtype)
     powers = x.unsqueeze(-1).expand(*x.shape, count - 1).cumprod(-1)
     return cat([one, powers], -1)

@@ -586,6 +586,8 @@ def t(input: Any) -> Any:
 def movedim(input: Any, source: Any, destination: Any) -> Any:
     """Dimensions moved to other places; the rest keep their order."""
     ndim = input.ndim
+    if isinstance(source, int) != isinstance(destination, int):
+        raise TypeError("movedim(): source and destination must both be ints or both be lists")
     lists = [[d] if isinstance(d, int) else list(d) for d in (source, destination)]
     if len(lists[0]) != len(lists[1]):
         raise RuntimeError(
@@ -624,6 +626,10 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     at = views.dim_index("narrow", dim, input.ndim)
     size = input._shape[at]
+    if hasattr(start, "_storage") and (start.ndim or not start.dtype.is_integral):
+        raise RuntimeError("narrow(): start must be an 0-dim integral Tensor")
+    if not hasattr(start, "__index__"):
+        raise TypeError(f"narrow(): start must be int, not {type(start).__name__}")
     begin = start.__index__()
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")

@@ -141,7 +141,7 @@ def draw_integers(
 
 def _floating(op: str, kind: dtype) -> dtype:
     if not (kind.is_floating_point or kind.is_complex):
-        raise RuntimeError(f'"{op}" not implemented for {kind!r}: expected a floating dtype')
+        raise errors.not_implemented_for(op, kind, "a floating dtype")
     return kind
 
 

@@ -9,7 +9,7 @@ from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
 from rushlight.ops import batching
-from rushlight.ops.creation import sizes_of
+from rushlight.ops.creation import FULL, sizes_of
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.movement import EMBED, diagonal
 from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
@@ -48,7 +48,8 @@ def _tensors_of(op: str, tensors: Any) -> list[Any]:
             f"{type(tensors).__name__}"
         )
     if not tensors:
-        raise RuntimeError(f"{op} expects a non-empty TensorList")
+        kind = ValueError if op == "cat" else RuntimeError
+        raise kind(f"{op} expects a non-empty TensorList")
     for i, t in enumerate(tensors):
         if not hasattr(t, "_storage"):
             raise TypeError(
@@ -158,6 +159,8 @@ def column_stack(tensors: Any) -> Any:
 @public("torch")
 def block_diag(*tensors: Any) -> Any:
     """Matrices along the diagonal of a larger one."""
+    if not tensors:
+        return FULL(shape=(1, 0), value=0, dtype=config.default_dtype())
     parts = [t.reshape(1, -1) if t.ndim < 2 else t for t in tensors]
     if any(p.ndim > 2 for p in parts):
         raise RuntimeError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
@@ -207,8 +210,8 @@ def _repeat_counts(repeats: Any, size: int) -> Any:
 
     batching.refuse_sizes("repeat_interleave", repeats)
     counts = np.asarray(repeats._numbers()).reshape(-1)
-    if not np.issubdtype(counts.dtype, np.integer):
-        raise RuntimeError("repeats has to be Long or Int tensor")
+    if repeats.dtype not in (dt.int64, dt.int32):
+        raise errors.not_implemented_for("repeat_interleave", repeats.dtype, "int32 or int64")
     if counts.size == 1:
         counts = np.broadcast_to(counts, (size,))
     if counts.size != size:
@@ -526,7 +529,11 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
 @public("torch", out=False)
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """Powers of a vector as columns."""
+    if x.ndim != 1:
+        raise RuntimeError(f"vander: x must be a one-dimensional tensor, got {x.ndim}D")
     count = x._shape[0] if N is None else N
+    if count < 0:
+        raise RuntimeError(f"vander: N must be non-negative, got {count}")
     powers = [x**i for i in range(count)]
     if not powers:
         return x.new_empty((x._shape[0], 0))

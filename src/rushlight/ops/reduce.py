@@ -74,6 +74,8 @@ def reduced_type(x: TensorType, dim: Dims, keepdim: bool, dtype: dtype) -> Tenso
 
 
 def sum_lower(k: Any, x: Any, dim: Dims, keepdim: bool, dtype: dtype) -> Any:
+    if dtype is dt.bool_:
+        return k.reduce("any", k.cast(x, dtype), dim, keepdim)
     out = k.reduce("sum", k.wide(k.cast(x, dtype)), dim, keepdim)
     return k.cast(out, dtype)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
-from rushlight import views
+from rushlight import errors, views
 from rushlight.dtypes import dtype
 from rushlight.ir.formulas import log_add_exp
 from rushlight.ops import return_types
@@ -73,6 +73,8 @@ CUMPROD = _scan_op("cumprod", "prod", cumprod_vjp)
 def _scanned(op: Op, input: Any, dim: int, kind: dtype | None) -> Any:
     d = views.dim_index(op.name, dim, input.ndim)
     kind = kind or (dt.int64 if input.dtype.is_integral else input.dtype)
+    if kind is dt.bool_:
+        raise errors.not_implemented_for(op.name, kind, "numbers")
     if input.ndim == 0 or input.numel() == 0:
         return CAST(input, dtype=kind) if input.dtype is not kind else input.clone()
     return op(input, dim=d, dtype=kind)
@@ -203,7 +205,7 @@ def logcumsumexp(input: Any, dim: int) -> Any:
     """log of the running sums of exp(x), without overflow."""
     d = views.dim_index("logcumsumexp", dim, input.ndim)
     if input.dtype.is_integral:
-        raise RuntimeError(f'"logcumsumexp" not implemented for {input.dtype!r}')
+        raise errors.not_implemented_for("logcumsumexp", input.dtype, "a floating dtype")
     if input.ndim == 0 or input.numel() == 0:
         return input.clone()
     return LOGCUMSUMEXP(input, dim=d)
@@ -232,16 +234,18 @@ def _trapezoids(y: Any, x: Any, dx: Any, dim: int) -> Any:
     low, high = y.narrow(d, 0, count), y.narrow(d, size - count, count)
     if x is None:
         return (low + high) * (dx / 2)
-    if x.ndim == 1 and y.ndim != 1:
+    if x.ndim == 1:
         if x.shape[0] != size:
             raise RuntimeError(
                 f"trapezoid: There must be one `x` value for each sample point (x has "
                 f"{x.shape[0]}, y has {size})"
             )
         x = x.reshape([-1 if i == d else 1 for i in range(y.ndim)])
-        step = x.narrow(d, 1, count) - x.narrow(d, 0, count)
-    else:
-        if x.shape[dim] != size:
-            raise RuntimeError("trapezoid: There must be one `x` value for each sample point")
-        step = x.narrow(dim, 1, count) - x.narrow(dim, 0, count)
+    if x.ndim <= d:
+        raise RuntimeError(
+            f"trapezoid: There must be one `x` value for each sample point (x has shape "
+            f"{errors.shape_text(x.shape)}, y has {errors.shape_text(y.shape)})"
+        )
+    gaps = max(x.shape[d] - 1, 0)
+    step = x.narrow(d, x.shape[d] - gaps, gaps) - x.narrow(d, 0, gaps)
     return (low + high) * step / 2

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any  # operands are tensors
 
+from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.ops.movement import (
     SLICE,
@@ -123,7 +124,13 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
         raise RuntimeError("tensor_split: expected at least a 1-dimensional tensor")
     at = views.dim_index("tensor_split", dim, input.ndim)
     size, given = input._shape[at], indices_or_sections
-    if hasattr(given, "tolist"):
+    if hasattr(given, "_storage"):
+        if given.dtype is not dt.int64 or given.ndim > 1:
+            raise RuntimeError(
+                f"tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+                f"one-dimensional tensor of int64, but got {given.ndim} dimensions of "
+                f"{given.dtype!r}"
+            )
         given = given.tolist()
     if isinstance(given, int):
         if given <= 0:

@@ -16,6 +16,7 @@ from rushlight import errors, views
 from rushlight.ir.builder import takes_batches
 from rushlight.ops import batching, return_types
 from rushlight.ops.advanced import GATHER
+from rushlight.ops.elementwise import check_one_tensor
 from rushlight.ops.reduce import amax_vjp
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
@@ -276,7 +277,7 @@ def unique(
     batching.refuse_sizes("unique", input)
     values = input.detach()._numbers()
     axis = None if dim is None else views.dim_index("unique", dim, input.ndim)
-    if axis is not None and not input._shape[axis] and 0 in input._shape:
+    if axis is not None and 0 in input._shape and input._shape[axis]:
         raise RuntimeError(
             "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
             "applied"
@@ -326,7 +327,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     if input.ndim != 1 and input.numel():
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if input.dtype.category is not dt.Category.INTEGRAL:
-        raise RuntimeError(f'"bincount_cpu" not implemented for {input.dtype!r}')
+        raise errors.not_implemented_for("bincount", input.dtype, "integers")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     batching.refuse_sizes("bincount", input)
@@ -350,6 +351,7 @@ def isin(
     """Whether each element is among the test elements."""
     from rushlight.tensor import tensor  # ops come before tensors
 
+    check_one_tensor("isin", elements, test_elements)
     first, second = (
         e if hasattr(e, "_storage") else tensor(e) for e in (elements, test_elements)
     )

@@ -180,11 +180,17 @@ GAMMAINC = host_function("gammainc", "gammainc", _gammainc_vjp(1.0))
 GAMMAINCC = host_function("gammaincc", "gammaincc", _gammainc_vjp(-1.0))
 
 
+def _check_incomplete(op: str, input: Any, other: Any) -> None:
+    check_tensors(op, input=input, other=other)
+    if input.dtype.is_integral and other.dtype.is_integral:
+        raise errors.not_implemented_for(op, input.dtype, "a floating dtype")
+
+
 @public("torch", "Tensor", name="igamma", inplace=True, out=True)
 @public("special", out=True)
 def gammainc(input: Any, other: Any) -> Any:
     """The regularised lower incomplete gamma function (needs SciPy)."""
-    check_tensors("gammainc", input=input, other=other)
+    _check_incomplete("gammainc", input, other)
     return GAMMAINC(input, other)
 
 
@@ -192,7 +198,7 @@ def gammainc(input: Any, other: Any) -> Any:
 @public("special", out=True)
 def gammaincc(input: Any, other: Any) -> Any:
     """The regularised upper incomplete gamma function (needs SciPy)."""
-    check_tensors("gammaincc", input=input, other=other)
+    _check_incomplete("gammaincc", input, other)
     return GAMMAINCC(input, other)
 
 
