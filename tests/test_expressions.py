@@ -1,5 +1,5 @@
-"""Expressions, a line each in `expressions/`, give what they give in PyTorch: values of the same
-dtype and shape, or an exception of the same class. `T` is the library.
+"""Expressions, a line each in `expressions/`, give what they give in PyTorch: values of the
+same dtype and shape, or an exception of the same class. `T` is the library.
 
 A line that starts with `#` is a comment.
 """
