@@ -150,20 +150,23 @@ class Optimizer:
             update_all(self.update, batches)
         return loss
 
-    def advance_again(self, batches: Sequence[Batch]) -> tuple[list[float], Callable[[], None]]:
-        """The floats of the next step on the same batches, and what to call once it is done.
+    def advance_again(
+        self, batches: Sequence[tuple[Batch, list[dict[str, Any]]]]
+    ) -> tuple[list[float], Callable[[], None]]:
+        """The floats of the next step on the same batches, each with the states of its
+        parameters, and what to call once it is done.
 
         ValueError if that step would do something else than the one before.
         """
         floats: list[float] = []
-        counted: list[tuple[Batch, dict[str, float]]] = []
-        for batch in batches:
-            numbers = self._numbers_of(self.state.get(batch.params[0], {}))
+        counted: list[tuple[list[dict[str, Any]], dict[str, float]]] = []
+        for batch, states in batches:
+            numbers = self._numbers_of(states[0])
             flags, hyper = self.advance(batch.group, numbers, False)
             if flags != batch.flags:
                 raise ValueError("the options have changed")
             floats += map(float, hyper)
-            counted.append((batch, numbers))
+            counted.append((states, numbers))
         return floats, functools.partial(self._count, counted)
 
     def _numbers_of(self, state: dict[str, Any]) -> dict[str, float]:
@@ -176,14 +179,13 @@ class Optimizer:
             found[name] = number
         return found
 
-    def _count(self, counted: Sequence[tuple[Batch, dict[str, float]]]) -> None:
+    def _count(self, counted: Sequence[tuple[list[dict[str, Any]], dict[str, float]]]) -> None:
         fresh: dict[int, tuple[Tensor, float]] = {}
-        for batch, numbers in counted:
-            state = self.state[batch.params[0]]
-            dtypes = {name: state[name].dtype for name in self.NUMBERS}
+        for states, numbers in counted:
+            dtypes = {name: states[0][name].dtype for name in self.NUMBERS}
             tensors = _as_tensors(numbers, dtypes, fresh)
-            for param in batch.params:
-                self.state[param].update(tensors)
+            for state in states:
+                state.update(tensors)
         self._numbers = fresh
 
     def _collect(self) -> list[Batch]:  # hot

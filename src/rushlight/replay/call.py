@@ -99,7 +99,7 @@ class RememberedCall:
         self.numbers = list(flush.numbers)
         self.written = _written(flush, arguments)
         self._check_numbers(flush)
-        self.fresh = [value.type for value in flush.targets.fresh]
+        self.fresh = [(v.type, v.type.nbytes) for v in flush.targets.fresh]
         where = {id(value): i for i, value in enumerate(flush.targets.fresh)}
         self.sources = self._sources(capture, flush, arguments)
         self.gradients = _gradients(capture, where)
@@ -134,7 +134,7 @@ class RememberedCall:
             if flush.numbers[draw.at + 1 : draw.at + 2] != [draw.first]:
                 raise Refused("random numbers are used out of order")
         for step in self.steps:
-            floats = [float(x) for batch in step.batches for x in batch.hyper]
+            floats = [float(x) for batch, _ in step.batches for x in batch.hyper]
             if flush.numbers[step.at : step.at + len(floats)] != floats:
                 raise Refused("an optimizer's numbers are used out of order")
 
@@ -195,7 +195,7 @@ class RememberedCall:
             before = [draw.generator._counter for draw in self.draws]
             for draw in self.draws:
                 numbers[draw.at : draw.at + 2] = draw.generator.take(draw.count)
-            made = [Value(type, buffers.Buffer(type.nbytes)) for type in self.fresh]
+            made = [Value(type, buffers.Buffer(nbytes)) for type, nbytes in self.fresh]
             program = self.program
             try:
                 program.graph.run(

@@ -72,10 +72,12 @@ class Draw:
 
 @dataclass(slots=True)
 class Step:
-    """An optimizer's step: its batches, and where its floats are among the trace's numbers."""
+    """An optimizer's step: its batches, each with the states of its parameters, and where its
+    floats are among the trace's numbers.
+    """
 
     optimizer: Any
-    batches: list[Any]
+    batches: list[tuple[Any, list[dict[str, Any]]]]
     at: int
 
 
@@ -171,8 +173,12 @@ class Capture:
     def stepped(self, optimizer: Any, batches: list[Any]) -> None:
         if not self._is_mine():
             return
-        batches = [batch._replace(grads=[]) for batch in batches]  # they would be kept alive
-        self.steps.append(Step(optimizer, batches, len(self.trace.numbers)))
+        state = optimizer.state
+        parts = [  # gradients would be kept alive
+            (batch._replace(grads=[]), [state.get(param, {}) for param in batch.params])
+            for batch in batches
+        ]
+        self.steps.append(Step(optimizer, parts, len(self.trace.numbers)))
 
     def end(self) -> None:
         """Look for what can only be told when the call is over."""

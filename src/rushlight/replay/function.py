@@ -46,13 +46,16 @@ class Compiled:
         self._wasted = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # hot
-        leaves, structure = tree.flatten((args, kwargs))
+        leaves: list[Any] = []
+        key: tuple[Any, ...] = config.in_force()
         try:
-            kinds = [_kind_of_argument(leaf) for leaf in leaves]
-            if None in kinds:
-                self.reason = "an argument is an object that may change"
-                return self._make(args, kwargs)
-            key = (_kind_of(structure), *kinds, _aliases(leaves), *config.in_force())
+            if args or kwargs:
+                leaves, structure = tree.flatten((args, kwargs))
+                kinds = [_kind_of_argument(leaf) for leaf in leaves]
+                if None in kinds:
+                    self.reason = "an argument is an object that may change"
+                    return self._make(args, kwargs)
+                key = (_kind_of(structure), *kinds, _aliases(leaves), *key)
             call = self._calls.get(key)
         except TypeError:  # an argument that has no hash
             self.reason = "an argument cannot be compared with the last one"
