@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ import pytest
 import rushlight
 from rushlight.ir.batch import BatchBuilder
 from rushlight.ir.builder import Builder
+from rushlight.ir.host import does_take_batches
 
 torch = pytest.importorskip("torch")
 SEED = 20
@@ -199,6 +203,25 @@ def test_every_primitive_of_the_builder_has_a_batching_rule():
     }  # fmt: skip
     public = {n for n in vars(Builder) if not n.startswith("_")}
     assert public - written_in_others <= set(vars(BatchBuilder))
+
+
+def _host_functions():
+    """The functions that lowerings call by name between kernels."""
+    for path in sorted(Path(rushlight.__file__).parent.glob("ops/*.py")):
+        module = importlib.import_module(f"rushlight.ops.{path.stem}")
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+            if is_call and node.func.attr == "host" and isinstance(node.args[0], ast.Name):
+                yield vars(module).get(node.args[0].id)
+
+
+def test_only_these_operations_are_computed_sample_by_sample():
+    """A new host function says whether it takes batches, or is added here."""
+    found = {f.__name__ for f in _host_functions() if f and not does_take_batches(f, {})}
+    assert found == {
+        "ctc_losses", "ctc_gradients", "_sample_rows", "_poisson_rows", "_binomial_rows",
+        "_numpy_bag_max",
+    }  # fmt: skip
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ import numpy as np
 from rushlight import views
 from rushlight.dtypes import dtype
 from rushlight.ir import sums
-from rushlight.ir.builder import TAKES_BATCHES, Builder
+from rushlight.ir.builder import Builder
+from rushlight.ir.host import does_take_batches
 from rushlight.ir.node import Node, view_of
 from rushlight.ir.planes import over_planes
 from rushlight.ir.ref import Operand, Pair, Ref
@@ -340,7 +341,7 @@ class BatchBuilder(Builder):
         sizes = sizes_of(levels)
         stored = tuple([((*sizes, *shape), kind) for shape, kind in outputs])
         spread = [self.spread(o, levels) for o in operands]
-        if isinstance(function, np.ufunc) or function in TAKES_BATCHES:
+        if does_take_batches(function, attrs):
             made = self.inner.host(function, stored, *spread, **attrs)
         else:
             warn_of_loop(self.inner.origin.op.name, self.inner.origin.where)

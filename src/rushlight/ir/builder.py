@@ -20,17 +20,6 @@ from rushlight.ir.prims import PRIMS
 from rushlight.ir.ref import Operand, Pair, Ref, part_view
 from rushlight.views import Shape, View
 
-TAKES_BATCHES: set[Callable[..., Any]] = set()
-
-
-def takes_batches(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a NumPy function for `Builder.host` that takes any dimensions before those of one
-    sample, the same ones in all its arrays: `vmap` then need not call it for each sample.
-    """
-    TAKES_BATCHES.add(function)
-    return function
-
-
 EMPTY_RESULTS = {"sum": 0, "prod": 1, "any": False, "all": True}  # reductions of nothing
 
 

@@ -15,6 +15,7 @@ from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.dtypes import dtype
 from rushlight.ir.formulas import FORMULAS, WIDE
+from rushlight.ir.host import takes_batches
 from rushlight.ir.ref import Operand, Pair, Ref, part_view
 from rushlight.views import Shape, View
 
@@ -101,12 +102,13 @@ def reduce(
     if kind != "prod":
         raise TypeError(f"{kind} has no meaning for complex numbers")
     shape = views.reduced_shape(x.shape, dims, keepdim)
-    axes = tuple(d % len(x.shape) for d in dims)
-    return k.host(_product, [(shape, x.dtype)], x, dims=axes, shape=shape)[0]
+    axes = tuple(d % len(x.shape) - len(x.shape) for d in dims)  # counted from the last
+    return k.host(_product, [(shape, x.dtype)], x, dims=axes, keepdim=keepdim)[0]
 
 
-def _product(x: Any, dims: tuple[int, ...], shape: Shape) -> Any:
-    return x.astype(np.complex128).prod(dims).reshape(shape)
+@takes_batches
+def _product(x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    return x.astype(np.complex128).prod(dims, keepdims=keepdim)
 
 
 def contract(k: Builder, equation: str, a: Ref, b: Ref, dtype: dtype | None = None) -> Ref:
@@ -155,9 +157,11 @@ def scan(k: Builder, kind: str, x: Ref, dim: int, dtype: dtype | None = None) ->
         return x.each(lambda part: k.scan(kind, part, dim))
     if kind != "prod":
         raise TypeError(f"scan of {kind} has no meaning for complex numbers")
-    return k.host(_running_product, [(x.shape, x.dtype)], x, dim=dim)[0]
+    from_last = dim % len(x.shape) - len(x.shape)
+    return k.host(_running_product, [(x.shape, x.dtype)], x, dim=from_last)[0]
 
 
+@takes_batches
 def _running_product(x: Any, dim: int) -> Any:
     return np.multiply.accumulate(x.astype(np.complex128), axis=dim)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any  # operands are tensors, references or numbers
 
 from rushlight import dtypes as dt
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops.elementwise import RECORDED, WHERE, pointwise, scaled, unary_function
 from rushlight.ops.registry import Op, public
 

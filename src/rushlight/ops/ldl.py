@@ -16,6 +16,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.ir.host import takes_batches
 from rushlight.ops import return_types
 from rushlight.ops.linear_algebra import (
     Array,
@@ -95,6 +96,7 @@ def _factor_one(a: Array, turn: Turn) -> tuple[Array, Array, int]:
     return a, pivots, info
 
 
+@takes_batches
 def _factors(a: Array, turn: Turn) -> tuple[Array, Array, Array]:
     batch, n = a.shape[:-2], a.shape[-1]
     made, pivots = np.empty_like(a), np.empty((*batch, n), np.int32)
@@ -131,6 +133,7 @@ def _solve_one(packed: Array, pivots: Array, b: Array, turn: Turn) -> Array:
     return x
 
 
+@takes_batches
 def _solutions(packed: Array, pivots: Array, b: Array, turn: Turn) -> Array:
     out = np.empty_like(b)
     with np.errstate(all="ignore"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops import batching
 from rushlight.ops.linear_algebra import Array, check_matrix
 from rushlight.ops.linear_solve import PINV, pinv

@@ -13,7 +13,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops import batching
 from rushlight.ops.creation import EYE
 from rushlight.ops.elementwise import WHERE, masked, real_part, shared

@@ -8,7 +8,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import views
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops.complex_parts import COMPLEX
 from rushlight.ops.creation import EYE
 from rushlight.ops.elementwise import WHERE, conjugate, scaled

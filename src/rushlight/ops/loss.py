@@ -310,7 +310,11 @@ def gaussian_nll_loss(
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = var * OPS["full"](shape=tuple(input.shape), value=1.0, dtype=input.dtype)
-    elif var._storage.value.buffer is not None and not var.is_meta and bool((var < 0).any()):
+    elif (
+        var._storage.value.buffer is not None
+        and not var.is_meta
+        and bool((batching.whole(var) < 0).any())
+    ):
         raise ValueError("var has negative entry/entries")
     if var.shape != input.shape:
         if input.shape[:-1] == var.shape:

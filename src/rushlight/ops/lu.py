@@ -12,7 +12,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops import batching, return_types
 from rushlight.ops.creation import EYE
 from rushlight.ops.linear_algebra import Array, check_matrix, check_square, sizes_of

@@ -6,7 +6,7 @@ from typing import Any  # operands are tensors, arrays in host functions
 
 import numpy as np
 
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops.linear_algebra import Array, check_square
 from rushlight.ops.rearrange import cat
 from rushlight.ops.registry import Op, public

@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors and numbers
 
 from rushlight import views
 from rushlight.dtypes import float32, float64, int64
+from rushlight.ops import batching
 from rushlight.ops.creation import FULL
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.registry import public
@@ -62,7 +63,8 @@ def _check(op: str, x: Any, q: Any, interpolation: str) -> None:
             f"{op}() q tensor must be same dtype as the input tensor: {q.dtype!r} and "
             f"{x.dtype!r}"
         )
-    if q.numel() and not bool(((q >= 0) & (q <= 1)).all()):
+    asked = batching.whole(q)
+    if q.numel() and not bool(((asked >= 0) & (asked <= 1)).all()):
         raise RuntimeError(f"{op}() q values must be in the range [0, 1]")
 
 

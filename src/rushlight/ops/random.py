@@ -18,7 +18,7 @@ from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.devices import META
 from rushlight.dtypes import dtype
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops import batching
 from rushlight.ops.creation import _shape_of, unrelated, with_grad
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder

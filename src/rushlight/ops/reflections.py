@@ -7,7 +7,7 @@ from typing import Any  # operands are tensors, arrays in host functions
 
 import numpy as np
 
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops.creation import EYE
 from rushlight.ops.elementwise import conjugate
 from rushlight.ops.linear_algebra import Array, check_matrix

@@ -7,7 +7,7 @@ from typing import Any  # operands are tensors
 import numpy as np
 
 from rushlight import dtypes as dt
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import (
     CAST,

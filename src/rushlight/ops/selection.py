@@ -8,7 +8,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight.dtypes import finfo
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops.complex_parts import DIRECTION, MODULUS
 from rushlight.ops.elementwise import (
     RECORDED,

@@ -13,7 +13,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops import batching, return_types
 from rushlight.ops.advanced import GATHER
 from rushlight.ops.elementwise import check_one_tensor

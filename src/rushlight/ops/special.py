@@ -11,7 +11,7 @@ import numpy as np
 
 from rushlight import config, errors
 from rushlight import dtypes as dt
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops.bessel import host_function
 from rushlight.ops.elementwise import (
     CAST,
