@@ -84,6 +84,7 @@ def _cases():
         "matmul": (lambda t, X, M: X @ M, "XM"),
         "outer": (lambda t, V, v: t.outer(V, v), "Vv"),
         "complex": (lambda t, X, Y: (t.complex(X, Y) * t.complex(Y, X).conj()).real, "XY"),
+        "complex number": (lambda t, V: (t.complex(V, V)[0] * (2 + 1j)).real, "V"),
         "complex matmul": (lambda t, M, X: (t.complex(X, X) @ t.complex(M, M)).abs(), "MX"),
         "einsum": (lambda t, X, Y: t.einsum("ij,kj->ik", X, Y), "XY"),
         "linear": (lambda t, X, w: f(t).linear(X, w), "Xw"),
@@ -381,6 +382,54 @@ def test_second_derivatives_through_a_batch():
         )
     for expected, got in zip(*found, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-9)
+
+
+def _derivatives(lib):
+    """Compositions with the other functions of `func`."""
+    func, rng = lib.func, np.random.default_rng(0)
+    rows, weight, targets = (
+        lib.tensor(rng.standard_normal(s)) for s in ((5, 3), (4, 3), (5, 4))
+    )
+    vmap, grad = func.vmap, func.grad
+
+    def loss(w, row, target):
+        return ((lib.tanh(w @ row) - target) ** 2).sum()
+
+    losses = vmap(loss, in_dims=(None, 0, 0))
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0))
+    yield "grad in vmap", gradients(weight, rows, targets)
+    yield "vmap in grad", grad(lambda w: losses(w, rows, targets).sum())(weight)
+    yield (
+        "grad in vmap in grad",
+        grad(lambda w: gradients(w, rows, targets).sin().sum())(weight),
+    )
+    yield (
+        "vmap in grad in vmap",
+        vmap(grad(lambda w: losses(w, rows, targets).sum()))(lib.stack([weight, weight * 2])),
+    )
+    yield "hessian in vmap", vmap(func.hessian(lambda r, t: loss(weight, r, t)))(rows, targets)
+    yield "jacrev in vmap", vmap(func.jacrev(lambda r: lib.tanh(weight @ r)))(rows)
+    yield "jacfwd in vmap", vmap(func.jacfwd(lambda r: lib.tanh(weight @ r)))(rows)
+    yield "vmap in jacrev", func.jacrev(vmap(lambda r: lib.tanh(weight @ r)))(rows)
+    yield "vmap in jacfwd", func.jacfwd(vmap(lambda r: lib.tanh(weight @ r)))(rows)
+    yield (
+        "vjp in vmap",
+        vmap(lambda r, t: func.vjp(lambda w: w @ r, weight)[1](t)[0])(rows, targets),
+    )
+    yield (
+        "jvp of grad in vmap",
+        vmap(lambda r, t: func.jvp(grad(lambda v: loss(weight, v, targets[0])), (r,), (t,))[1])(
+            rows, rows + 1
+        ),
+    )
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own jvp
+def test_derivatives_in_batches_and_around_them():
+    for expected, got in zip(_derivatives(torch), _derivatives(rushlight), strict=True):
+        np.testing.assert_allclose(
+            _as_numpy(got[1]), _as_numpy(expected[1]), rtol=1e-7, atol=1e-10, err_msg=got[0]
+        )
 
 
 def test_a_batch_of_cotangents():

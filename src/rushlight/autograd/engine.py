@@ -309,7 +309,8 @@ class Walk:
         if isinstance(node, Input):  # it stands for a tensor outside
             for after, output in node.next:
                 if after is not None:
-                    self.send(after, output, grads[0])
+                    with self.mode():
+                        self.send(after, output, _outside(grads[0], after))
             return
         node.check_alive()
         with self.mode():
@@ -329,7 +330,7 @@ class Walk:
                 node.next, results, saved_operands, strict=True
             ):
                 if after is not None and grad is not None:
-                    self.send(after, output, fit(grad, saved, after))
+                    self.send(after, output, fit(_outside(grad, after), saved))
         if not self.retain_graph:
             local.trace.free_node(node)
 
@@ -416,17 +417,20 @@ def _attach(node: Node, operands: list[Any], out: Any) -> None:
             tensor._node, tensor._output = node, i
 
 
-def fit(grad: Any, saved: Saved, node: Node | None = None) -> Any:
-    """A gradient summed to the shape, and cast to the dtype, of the operand it belongs to. If
-    the operand's node is given: summed over the batches of `vmap` that the node is not in.
-    """
+def _outside(grad: Any, node: Node) -> Any:
+    """A gradient summed over the batches of `vmap` that the node it goes to is not in."""
+    if not batching.levels_of(grad.part if isinstance(grad, Placed) else grad):
+        return grad
+    return batching.summed(_whole(grad), node)
+
+
+def fit(grad: Any, saved: Saved) -> Any:
+    """A gradient summed to the shape, and cast to the dtype, of the operand it belongs to."""
     _, _, shape, dtype = saved
     if isinstance(grad, Placed):
-        if grad.dtype is dtype and not batching.levels_of(grad.part):
+        if grad.dtype is dtype:
             return grad
         grad = grad.tensor()
-    if node is not None and grad._storage.value.type.levels:
-        grad = batching.summed(grad, node)
     if grad.shape != shape:
         grad = sum_to(grad, shape)
     if grad.dtype is not dtype:

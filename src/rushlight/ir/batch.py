@@ -64,11 +64,11 @@ def lower_batched(k: Builder, step: Any, refs: Mapping[int, Ref]) -> list[Ref]:
     batch = BatchBuilder(k)
     operands = []
     for operand in step.operands:
-        ref = batch.given(refs[operand.position], operand.type.levels, operand.type.weak)
+        ref = batch.given(refs[operand.position], operand.type.levels)
         if operand.view is not None:
             ref = batch.as_strided(batch.recast(ref, operand.type.dtype), *operand.view[:3])
         assert ref.shape == operand.type.shape, (step.op.name, ref.shape, operand)
-        operands.append(ref)
+        operands.append(ref.weakened(True) if operand.type.weak else ref)
     k.origin = step
     named = dict(zip(step.op.attrs, step.attrs, strict=True))
     made = step.op.lower(batch, *operands, **named)
