@@ -21,6 +21,7 @@ ROOMS = [
     "errors",
     "events",
     "forks",
+    "float8",
     "dtypes",
     "devices",
     "config",

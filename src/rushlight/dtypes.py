@@ -44,6 +44,16 @@ class dtype:
         return self.category is Category.COMPLEX
 
     @property
+    def is_unsigned(self) -> bool:
+        """Integers without a sign, bool left out."""
+        return self.category is Category.INTEGRAL and not self.is_signed
+
+    @property
+    def is_float8(self) -> bool:
+        """Floating-point numbers of eight bits: only stored and converted (float8.py)."""
+        return self.category is Category.FLOATING and self.itemsize == 1
+
+    @property
     def is_integral(self) -> bool:
         """Integers and bool."""
         return self.category <= Category.INTEGRAL
@@ -74,6 +84,21 @@ int32 = _integer("int32")
 int16 = _integer("int16")
 int8 = _integer("int8")
 uint8 = _integer("uint8")
+uint16 = _integer("uint16")
+uint32 = _integer("uint32")
+uint64 = _integer("uint64")
+
+
+def _float8(name: str, mantissa: int, is_signed: bool = True) -> dtype:
+    bits = np.dtype("uint8")
+    return dtype(name, 1, Category.FLOATING, is_signed, bits, bits, mantissa)
+
+
+float8_e4m3fn = _float8("float8_e4m3fn", 3)
+float8_e5m2 = _float8("float8_e5m2", 2)
+float8_e4m3fnuz = _float8("float8_e4m3fnuz", 3)
+float8_e5m2fnuz = _float8("float8_e5m2fnuz", 2)
+float8_e8m0fnu = _float8("float8_e8m0fnu", 0, is_signed=False)
 bool_ = dtype("bool", 1, Category.BOOL, False, np.dtype("bool"), np.dtype("bool"))
 complex64 = dtype(
     "complex64", 8, Category.COMPLEX, True, np.dtype("complex64"), np.dtype("complex64"), 23
@@ -84,7 +109,8 @@ complex128 = dtype(
 
 ALL = (
     float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8, bool_,
-    complex64, complex128,
+    complex64, complex128, uint16, uint32, uint64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz,
+    float8_e5m2fnuz, float8_e8m0fnu,
 )  # fmt: skip
 BY_NAME = {t.name: t for t in ALL}
 ALIASES = {
@@ -93,7 +119,7 @@ ALIASES = {
 }  # fmt: skip
 _COMPLEX_OF = {float32: complex64, float64: complex128, float16: complex64}
 _REAL_OF = {complex64: float32, complex128: float64}
-_OF_NUMPY = {t.storage: t for t in ALL if t is not bfloat16}
+_OF_NUMPY = {t.storage: t for t in ALL if t.storage.name == t.name}
 _RANK = {
     int8: 0, int16: 1, int32: 2, int64: 3,
     float32: 1, float64: 2,
@@ -132,6 +158,8 @@ def promote_types(a: dtype, b: dtype) -> dtype:
     """PyTorch's symmetric promotion of two dtypes of equal standing."""
     if a is b:
         return a
+    if a in _SET_APART or b in _SET_APART:
+        return _promote_set_apart(a, b)
     if a.category is not b.category:
         low, high = sorted((a, b), key=lambda t: t.category)
         if high is complex64 and low is float64:
@@ -145,6 +173,27 @@ def promote_types(a: dtype, b: dtype) -> dtype:
         other = b if a is uint8 else a
         return int16 if other is int8 else other
     return max(a, b, key=lambda t: _RANK[t])
+
+
+_SET_APART = frozenset(
+    (uint16, uint32, uint64, *(t for t in ALL if t.itemsize == 1 and t.category > 1))
+)
+
+
+def _promote_set_apart(a: dtype, b: dtype) -> dtype:
+    """Of unsigned integers and floating-point numbers the latter; nothing else is defined."""
+    for one, other in ((a, b), (b, a)):
+        if one.is_unsigned and other.is_floating_point and other not in _SET_APART:
+            return other
+    if a.is_float8 or b.is_float8:
+        raise RuntimeError(
+            f"Promotion for Float8 Types is not supported, attempted to promote {a.name} and "
+            f"{b.name}"
+        )
+    raise RuntimeError(
+        f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
+        f"{a.name} and {b.name}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +248,9 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     return from_.category <= to.category
 
 
+_RESOLUTIONS = {float64: 1e-15, float32: 1e-6, float16: 1e-3, bfloat16: 1e-2}
+
+
 class finfo:
     """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
 
@@ -213,14 +265,27 @@ class finfo:
                 f"'{type!r}'"
             )
         type = type.to_real()
-        exponent = {float64: 1023, float32: 127, float16: 15, bfloat16: 127}[type]
         self.dtype = type.name
         self.bits = type.itemsize * 8
-        self.eps = 2.0**-type.mantissa
+        self.eps = 0.125 if type is float8_e5m2fnuz else 2.0**-type.mantissa  # as in PyTorch
+        self.resolution = _RESOLUTIONS.get(type, 1.0)
+        if type.is_float8:
+            self._read(type)
+            return
+        exponent = {float64: 1023, float32: 127, float16: 15, bfloat16: 127}[type]
         self.max = (2.0 - self.eps) * 2.0**exponent
         self.min = -self.max
         self.tiny = self.smallest_normal = 2.0 ** (1 - exponent)
-        self.resolution = {float64: 1e-15, float32: 1e-6, float16: 1e-3, bfloat16: 1e-2}[type]
+
+    def _read(self, type: dtype) -> None:
+        """The limits of eight bits, from the numbers that they stand for."""
+        from rushlight import float8  # only for these
+
+        numbers = float8.table(type.name)
+        finite = numbers[np.isfinite(numbers)].astype(np.float64)
+        self.max, self.min = float(finite.max()), float(finite.min())
+        smallest = float8.smallest_normal(type.name)
+        self.tiny = self.smallest_normal = smallest
 
     def __repr__(self) -> str:
         return (
@@ -245,4 +310,4 @@ class iinfo:
         self.min, self.max = int(limits.min), int(limits.max)
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

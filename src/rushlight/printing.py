@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from rushlight import float8
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PrintOptions:
@@ -85,13 +87,15 @@ def format_array(array: np.ndarray, dtype_name: str = "", *, indent: int = 7) ->
     """The bracketed body of a tensor's text.
 
     `dtype_name` matters only where NumPy has no such dtype: "bfloat16" says that the array
-    holds bfloat16 bits in 16-bit integers. `indent` is the width of the text before the first
-    bracket.
+    holds bfloat16 bits in 16-bit integers, "float8_e5m2" that it holds such bits in bytes.
+    `indent` is the width of the text before the first bracket.
     """
     summarise = array.size > _options.threshold
     shown = _shown_part(array) if summarise else array
     if dtype_name == "bfloat16":
         shown = _widen_bfloat16(shown)
+    elif dtype_name in float8.NAMES:
+        shown = float8.decoded(shown, dtype_name)
     column = _column_of(shown)
     cells = np.empty(shown.shape, dtype=object)
     cells.reshape(-1)[:] = [column.text(value) for value in shown.reshape(-1).tolist()]
@@ -170,8 +174,8 @@ def _with_notes(text: str, notes: list[str], indent: int) -> str:
 
 
 def _numbers(tensor: Any) -> np.ndarray:
-    """The values as NumPy holds them; bfloat16 as its bits, so that printing computes
-    nothing.
+    """The values as NumPy holds them, or the bits of a dtype that it lacks, so that printing
+    computes nothing.
     """
     if getattr(tensor, "is_conj", bool)() or getattr(tensor, "is_neg", bool)():
         tensor = tensor.detach().resolve_conj().resolve_neg()

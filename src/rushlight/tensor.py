@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any  # the API takes numbers, nested lists, ar
 
 import numpy as np
 
-from rushlight import config, errors, views
+from rushlight import config, errors, float8, views
 from rushlight import dtypes as dt
 from rushlight.autograd import engine
 from rushlight.devices import CPU, META, check_usable, device
@@ -529,8 +529,9 @@ class Tensor:
             raise errors.numpy_of_meta()
         if not force and self.requires_grad:
             raise errors.numpy_needs_detach()
-        if self.dtype is dt.bfloat16:
-            raise TypeError("Got unsupported ScalarType BFloat16")
+        if self.dtype is dt.bfloat16 or self.dtype.is_float8:
+            name = "BFloat16" if self.dtype is dt.bfloat16 else self.dtype.name.capitalize()
+            raise TypeError(f"Got unsupported ScalarType {name}")
         return self._shared_array()
 
     def _shared_array(self) -> Any:
@@ -586,6 +587,8 @@ class Tensor:
         array = self._array()
         if self.dtype is dt.bfloat16:
             return np.asarray(array.astype(np.uint32) << 16).view(np.float32)
+        if self.dtype.is_float8:
+            return float8.decoded(array, self.dtype.name)
         return array
 
     def tolist(self) -> Any:
@@ -816,6 +819,8 @@ def tensor_of_array(array: Any, kind: dtype) -> Tensor:
 
         bits = np.ascontiguousarray(round_bfloat16(array.astype(np.float32))).view(np.uint32)
         stored[...] = (bits >> 16).reshape(array.shape)
+    elif kind.is_float8:
+        stored[...] = float8.encoded(array, kind.name)
     else:
         with np.errstate(all="ignore"):
             stored[...] = array
@@ -918,6 +923,8 @@ def _may_be_long(array: Any) -> bool:
 def _in_range(array: Any, kind: dtype) -> Any:
     """The array, after a check that a dtype holds its numbers."""
     if array.dtype == object:
+        if kind is dt.uint64 and all(0 <= number < 1 << 64 for number in array.flat):
+            return array.astype(np.uint64)
         if kind.is_integral and kind is not dt.bool_:
             raise ValueError("Overflow when unpacking long long")
         return array.astype(bool if kind is dt.bool_ else np.float64)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any  # attributes and Python numbers
 
 from rushlight import dtypes as dt
-from rushlight import views
+from rushlight import float8, views
 from rushlight.dtypes import Category, dtype
 from rushlight.ir.node import Arg, Node, view_of
 from rushlight.ir.planes import over_planes
@@ -21,6 +21,9 @@ from rushlight.ir.ref import Operand, Pair, Ref, part_view
 from rushlight.views import Shape, View
 
 EMPTY_RESULTS = {"sum": 0, "prod": 1, "any": False, "all": True}  # reductions of nothing
+
+
+_NARROW = frozenset(t for t in dt.ALL if t.is_floating_point and t.itemsize <= 2)
 
 
 class Builder:
@@ -72,6 +75,8 @@ class Builder:
         if dtype.is_complex:
             number, real = complex(value), dtype.to_real()
             return Pair(self.const(number.real, real), self.const(number.imag, real))
+        if dtype.is_float8:
+            return self.cast(self.const(value, dt.float32), dtype)
         plain = dtype.compute.type(value).item()
         return Ref(self, self.node("const", (), (plain,), (), dtype))
 
@@ -111,9 +116,19 @@ class Builder:
         """Convert elements: floats to integers truncate, to bool compare with zero."""
         if x.dtype is to:
             return x.weakened(False)
+        if x.dtype.is_float8 or to.is_float8:
+            return self._cast_float8(x, to)
         if x.node.op == "const":
             return self._cast_const(x, to)
         return Ref(self, self.node("cast", [x.arg], (), x.shape, to))
+
+    def _cast_float8(self, x: Ref, to: dtype) -> Ref:
+        """To and from eight bits by way of float32, by NumPy: kernels only move the bits."""
+        if x.dtype.is_float8:
+            made = self.host(float8.decoded, [(x.shape, dt.float32)], x, name=x.dtype.name)
+            return self.cast(made[0], to)
+        x = self.cast(x, dt.float32)
+        return self.host(float8.encoded, [(x.shape, to)], x, name=to.name)[0]
 
     def _cast_const(self, x: Ref, to: dtype) -> Ref:
         value = x.node.attrs[0]
@@ -127,7 +142,7 @@ class Builder:
 
     def wide(self, x: Ref) -> Ref:
         """Half-precision values as float32, in which all arithmetic on them is done."""
-        return self.cast(x, dt.float32) if x.dtype in (dt.float16, dt.bfloat16) else x
+        return self.cast(x, dt.float32) if x.dtype in _NARROW else x
 
     def iota(self, shape: Shape, dim: int, dtype: dtype = dt.int64) -> Ref:
         """The index along `dim`, at every element."""

@@ -30,8 +30,8 @@ def identity(kind: str, work: dtype) -> Any:
     if work is dt.bool_:
         return not low
     bits = work.itemsize * 8
-    if work is dt.uint8:
-        return 0 if low else 255
+    if work.is_unsigned:
+        return 0 if low else 2**bits - 1
     return -(2 ** (bits - 1)) if low else 2 ** (bits - 1) - 1
 
 

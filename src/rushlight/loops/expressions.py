@@ -18,7 +18,6 @@ from rushlight.loops import text as kernel_text
 from rushlight.loops.text import Text
 from rushlight.loops.vecmath import symbol
 
-_INTS = {dt.int8: "i8", dt.int16: "i16", dt.int32: "i32", dt.int64: "i64", dt.uint8: "i8"}
 SPLAT_TRUE = "splat (i1 true)"
 
 
@@ -26,9 +25,9 @@ def element(kind: dtype) -> str:
     """LLVM's type of one lane."""
     if kind is dt.bool_:
         return "i1"
-    if kind.is_floating_point:
+    if kind.is_floating_point and not kind.is_float8:
         return "double" if kind is dt.float64 else "float"
-    return _INTS[kind]
+    return f"i{kind.itemsize * 8}"
 
 
 def vector(kind: dtype) -> str:
@@ -43,7 +42,7 @@ def literal(value: Any, kind: dtype) -> str:
     """A constant vector of this dtype."""
     if kind is dt.bool_:
         return f"splat (i1 {'true' if value else 'false'})"
-    if not kind.is_floating_point:
+    if not kind.is_floating_point or kind.is_float8:
         return f"splat ({element(kind)} {int(value)})"
     number = float(value)
     if kind is not dt.float64 and math.isfinite(number):
@@ -138,7 +137,7 @@ def _to_float(text: Text, value: str, have: dtype, want: dtype) -> str:
         return text.let(
             f"{'fpext' if want is dt.float64 else 'fptrunc'} {source} {value} to {target}"
         )
-    unsigned = have in (dt.bool_, dt.uint8)
+    unsigned = not have.is_signed
     return text.let(f"{'uitofp' if unsigned else 'sitofp'} {source} {value} to {target}")
 
 
@@ -157,7 +156,22 @@ def _float_to_int(text: Text, value: str, have: dtype, want: dtype) -> str:
     whole = text.let(f"fptosi {kind} {safe} to <16 x i64>")
     lowest = f"<16 x i64> splat (i64 {-(2**63)})"
     found = text.let(f"select <16 x i1> {inside}, <16 x i64> {whole}, {lowest}")
+    if want is dt.uint64:
+        found = _upper_half(text, value, have, found)
     return _resize(text, found, dt.int64, want)
+
+
+def _upper_half(text: Text, value: str, have: dtype, low: str) -> str:
+    """64-bit integers of floats: those of 2^63 to 2^64 too, which have no sign."""
+    kind = vector(have)
+    above = text.let(f"fcmp oge {kind} {value}, {literal(2.0**63, have)}")
+    below = text.let(f"fcmp olt {kind} {value}, {literal(2.0**64, have)}")
+    inside = text.let(f"and <16 x i1> {above}, {below}")
+    rest = text.let(f"fsub {kind} {value}, {literal(2.0**63, have)}")
+    safe = text.let(f"select <16 x i1> {inside}, {kind} {rest}, {kind} zeroinitializer")
+    whole = text.let(f"fptosi {kind} {safe} to <16 x i64>")
+    high = text.let(f"xor <16 x i64> {whole}, splat (i64 {-(2**63)})")
+    return text.let(f"select <16 x i1> {inside}, <16 x i64> {high}, <16 x i64> {low}")
 
 
 def _resize(text: Text, value: str, have: dtype, want: dtype) -> str:
@@ -166,7 +180,7 @@ def _resize(text: Text, value: str, have: dtype, want: dtype) -> str:
         return value
     if have is not dt.bool_ and have.itemsize > want.itemsize:
         return text.let(f"trunc {source} {value} to {target}")
-    unsigned = have in (dt.bool_, dt.uint8)
+    unsigned = not have.is_signed
     return text.let(f"{'zext' if unsigned else 'sext'} {source} {value} to {target}")
 
 
@@ -209,7 +223,7 @@ def _compare(floating: str, signed: str, unsigned: str) -> Rule:
     def rule(text: Text, kind: dtype, a: str, b: str) -> str:
         if kind.is_floating_point:
             return text.let(f"fcmp {floating} {vector(kind)} {a}, {b}")
-        test = unsigned if kind in (dt.uint8, dt.bool_) else signed
+        test = unsigned if not kind.is_signed else signed
         return text.let(f"icmp {test} {vector(kind)} {a}, {b}")
 
     return rule
@@ -229,7 +243,7 @@ def _neg(text: Text, kind: dtype, x: str) -> str:
 def _abs(text: Text, kind: dtype, x: str) -> str:
     if kind.is_floating_point:
         return _call(text, kind, "llvm.fabs", x)
-    if kind in (dt.uint8, dt.bool_):
+    if not kind.is_signed:
         return x
     negative = text.let(f"icmp slt {vector(kind)} {x}, zeroinitializer")
     return select(text, kind, negative, _neg(text, kind, x), x)
@@ -268,7 +282,7 @@ def _safe_divisor(text: Text, kind: dtype, b: str) -> tuple[str, str | None]:
     """b with 0 and -1 replaced by 1 (both trap or overflow), and where it is -1."""
     v = vector(kind)
     zero = text.let(f"icmp eq {v} {b}, zeroinitializer")
-    if kind is dt.uint8:
+    if kind.is_unsigned:
         return select(text, kind, zero, literal(1, kind), b), None
     minus = text.let(f"icmp eq {v} {b}, {literal(-1, kind)}")
     either = text.let(f"or <16 x i1> {zero}, {minus}")
@@ -279,7 +293,7 @@ def _int_divide(text: Text, kind: dtype, a: str, b: str) -> tuple[str, str]:
     """Quotient and remainder rounded towards zero."""
     v = vector(kind)
     safe, minus = _safe_divisor(text, kind, b)
-    letter = "u" if kind is dt.uint8 else "s"
+    letter = "u" if kind.is_unsigned else "s"
     quotient = text.let(f"{letter}div {v} {a}, {safe}")
     rest = text.let(f"{letter}rem {v} {a}, {safe}")
     if minus is not None:
@@ -312,7 +326,7 @@ def _floordiv(text: Text, kind: dtype, a: str, b: str) -> str:
     if kind.is_floating_point:
         return _float_floordiv(text, kind, a, b)
     quotient, rest = _int_divide(text, kind, a, b)
-    if kind is dt.uint8:
+    if kind.is_unsigned:
         return quotient
     less = text.let(f"sub {v} {quotient}, {literal(1, kind)}")
     return select(text, kind, _crosses(text, kind, rest, b), less, quotient)
@@ -346,7 +360,7 @@ def _remainder(text: Text, kind: dtype, a: str, b: str) -> str:
         more = text.let(f"fadd {v} {rest}, {b}")
         return select(text, kind, _crosses(text, kind, rest, b), more, rest)
     rest = _int_divide(text, kind, a, b)[1]
-    if kind is dt.uint8:
+    if kind.is_unsigned:
         return rest
     more = text.let(f"add {v} {rest}, {b}")
     return select(text, kind, _crosses(text, kind, rest, b), more, rest)
@@ -371,7 +385,7 @@ def _shift(instruction: str) -> Rule:
         bits = kind.itemsize * 8
         inside = text.let(f"icmp ult {v} {b}, {literal(bits, kind)}")
         amount = select(text, kind, inside, b, "zeroinitializer")
-        arithmetic = instruction == "lshr" and kind is not dt.uint8
+        arithmetic = instruction == "lshr" and not kind.is_unsigned
         name = "ashr" if arithmetic else instruction
         moved = text.let(f"{name} {v} {a}, {amount}")
         beyond = "zeroinitializer"

@@ -119,6 +119,11 @@ def cast_array(x: Array, to: dtype) -> Array:
     if to.category is Category.INTEGRAL and x.dtype.kind == "f":
         whole = np.trunc(x)
         inside = (whole >= -(2.0**63)) & (whole < 2.0**63)
+        if to is dt.uint64:
+            upper = (whole >= 2.0**63) & (whole < 2.0**64)
+            high = np.where(upper, whole, 0).astype(np.uint64)
+            low = np.where(inside, whole, -(2.0**63)).astype(np.int64).astype(np.uint64)
+            return np.where(upper, high, low)
         return np.where(inside, whole, -(2.0**63)).astype(np.int64).astype(to.compute)
     return round_to(x, to)
 

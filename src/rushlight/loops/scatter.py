@@ -317,7 +317,7 @@ class _Writer(Body):
         """max or min; NaN wins."""
         text, dtype, kind = self.text, self.dtype, self.stored
         if not dtype.is_floating_point:
-            sign = "u" if dtype in (dt.uint8, dt.bool_) else "s"
+            sign = "s" if dtype.is_signed else "u"
             keeps = text.let(
                 f"icmp {sign}{'gt' if name == 'max' else 'lt'} {kind} {old}, {new}"
             )

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rushlight import float8
+
 LANES = 16
 """Logical lanes of every explicit vector, on every target."""
 
@@ -14,6 +16,7 @@ IOTA = "<" + ", ".join(f"i64 {lane}" for lane in range(LANES)) + ">"
 _STORED = {
     "float32": "float", "float64": "double", "float16": "half", "bfloat16": "i16", "bool": "i8",
     "int8": "i8", "uint8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint16": "i16", "uint32": "i32", "uint64": "i64", **dict.fromkeys(float8.NAMES, "i8"),
 }  # fmt: skip
 _BYTES = {"float": 4, "double": 8, "half": 2, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 _MANGLED = {"float": "f32", "double": "f64", "half": "f16"}
@@ -244,6 +247,10 @@ def narrow(text: Text, dtype: str, value: str) -> str:
     return text.let(f"trunc <16 x i32> {chosen} to <16 x i16>")
 
 
+def _is_unsigned(dtype: str) -> bool:
+    return dtype == "bool" or dtype.startswith("uint")
+
+
 def convert(text: Text, value: str, source: str, target: str) -> str:
     """A value of dtype `source` as the accumulator kind of `target`."""
     have, want = vector(source), vector(target)
@@ -255,15 +262,13 @@ def convert(text: Text, value: str, source: str, target: str) -> str:
         )
     if not is_float(source) and is_float(target):
         return text.let(
-            f"{'uitofp' if source == 'uint8' else 'sitofp'} {have} {value} to {want}"
+            f"{'uitofp' if _is_unsigned(source) else 'sitofp'} {have} {value} to {want}"
         )
     if is_float(source):
         raise ValueError(f"an epilogue must turn {source} into {target} itself")
     if item_bytes(source) > item_bytes(target):
         return text.let(f"trunc {have} {value} to {want}")
-    return text.let(
-        f"{'zext' if source in ('uint8', 'bool') else 'sext'} {have} {value} to {want}"
-    )
+    return text.let(f"{'zext' if _is_unsigned(source) else 'sext'} {have} {value} to {want}")
 
 
 def transpose(text: Text, v: str, rows: list[str]) -> list[str]:

@@ -19,12 +19,18 @@ from rushlight.ops.registry import Op, public
 
 INF = float("inf")
 
+
+def _number(k: Any, x: Any) -> Any:
+    """What eight bits stand for; others as they are."""
+    return k.wide(x) if x.dtype.is_float8 else x
+
+
 LT = comparison("lt", lambda k, a, b: a < b)
 LE = comparison("le", lambda k, a, b: a <= b)
 GT = comparison("gt", lambda k, a, b: a > b)
 GE = comparison("ge", lambda k, a, b: a >= b)
-EQ = comparison("eq", lambda k, a, b: k.eq(a, b), of_complex=True)
-NE = comparison("ne", lambda k, a, b: k.ne(a, b), of_complex=True)
+EQ = comparison("eq", lambda k, a, b: k.eq(_number(k, a), _number(k, b)), of_complex=True)
+NE = comparison("ne", lambda k, a, b: k.ne(_number(k, a), _number(k, b)), of_complex=True)
 
 lt = binary_function(LT, aliases=("less",))
 le = binary_function(LE, aliases=("less_equal",))
@@ -81,7 +87,7 @@ def _is_infinity(value: float) -> Any:
     return lower
 
 
-ISNAN = _test("isnan", lambda k, x: k.ne(x, x))
+ISNAN = _test("isnan", lambda k, x: k.ne(_number(k, x), _number(k, x)))
 ISINF = _test("isinf", _isinf_lower)
 ISFINITE = _test("isfinite", _isfinite_lower)
 ISPOSINF = pointwise("isposinf", _is_infinity(INF), to="bool")

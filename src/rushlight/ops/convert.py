@@ -134,7 +134,9 @@ TYPE_NAMES = {
     "FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16,
     "BFloat16Tensor": dt.bfloat16, "ByteTensor": dt.uint8, "CharTensor": dt.int8,
     "ShortTensor": dt.int16, "IntTensor": dt.int32, "LongTensor": dt.int64,
-    "BoolTensor": dt.bool_,
+    "BoolTensor": dt.bool_, "UInt16Tensor": dt.uint16, "UInt32Tensor": dt.uint32,
+    "UInt64Tensor": dt.uint64,
+    **{f"{kind.name.capitalize()}Tensor": kind for kind in dt.ALL if kind.is_float8},
     "ComplexFloatTensor": dt.complex64, "ComplexDoubleTensor": dt.complex128,
 }  # fmt: skip
 _TYPE_OF = {kind: name for name, kind in TYPE_NAMES.items()}

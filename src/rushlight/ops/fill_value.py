@@ -7,11 +7,11 @@ from typing import Any  # values are numbers or tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors
-from rushlight.dtypes import dtype
+from rushlight.dtypes import Category, dtype
 
-_INTEGERS = (dt.int64, dt.int32, dt.int16, dt.int8, dt.uint8)
+_INTEGERS = tuple(kind for kind in dt.ALL if kind.category is Category.INTEGRAL)
 _RANGES = {kind: (dt.iinfo(kind).min, dt.iinfo(kind).max) for kind in _INTEGERS}
-_RANGES[dt.uint8] = (-255, 255)  # as in PyTorch: negatives wrap
+_RANGES |= {k: (-dt.iinfo(k).max, dt.iinfo(k).max) for k in _INTEGERS if k.is_unsigned}  # wrap
 _LARGEST = {
     kind: dt.finfo(kind).max for kind in (dt.float64, dt.float32, dt.float16, dt.bfloat16)
 }
@@ -31,8 +31,8 @@ def checked_value(op: str, value: Any, kind: dtype) -> Any:
     if isinstance(value, complex):
         return value if kind.is_complex else value.real
     if isinstance(value, int) and value >= 2**63:  # run-time integers have a sign
-        return kind is dt.bool_ or float(value)
-    return int(value) % 256 if kind is dt.uint8 else value
+        return value if kind is dt.uint64 else kind is dt.bool_ or float(value)
+    return int(value) % (1 << 8 * kind.itemsize) if kind.is_unsigned else value
 
 
 def holds(kind: dtype, value: complex) -> bool:
@@ -46,4 +46,6 @@ def holds(kind: dtype, value: complex) -> bool:
     if kind.is_integral:
         low, high = _RANGES[kind]
         return math.isfinite(value) and low <= int(value) <= high
+    if kind.is_float8:  # conversions say what becomes of numbers beyond the largest
+        return True
     return not math.isfinite(value) or abs(value) <= _LARGEST[kind.to_real()]

@@ -221,7 +221,7 @@ def _check_range(op: str, low: int, high: int) -> None:
 _LIMITS = {
     dt.float64: 1 << 53, dt.float32: 1 << 24, dt.float16: 1 << 11, dt.bfloat16: 1 << 8,
     dt.int64: 1 << 63, dt.int32: 1 << 31, dt.int16: 1 << 15, dt.int8: 1 << 7, dt.uint8: 1 << 8,
-    dt.bool_: 2,
+    dt.bool_: 2, dt.uint16: 1 << 16, dt.uint32: 1 << 32, dt.uint64: 1 << 64,
 }  # fmt: skip
 
 

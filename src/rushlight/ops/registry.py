@@ -218,7 +218,15 @@ class Op:
             types = tuple(t.at(()) for t in types)
         made = self.type(*types, **named)
         outs = made if isinstance(made, tuple) else (made,)
+        if self.name not in MOVES_BITS:
+            self._check_arithmetic((*types, *outs))
         return tuple([t.at(levels) for t in outs]) if levels else outs
+
+    def _check_arithmetic(self, types: Iterable[TensorType]) -> None:
+        """Refuse what is only stored: there is no arithmetic of eight-bit floats."""
+        for type in types:
+            if type.dtype.is_float8:
+                raise errors.not_implemented_for(self.name, type.dtype, "a dtype of arithmetic")
 
     def __repr__(self) -> str:
         return f"Op({self.name})"
@@ -236,6 +244,13 @@ class LevelOp(Op):
 
 
 OPS: dict[str, Op] = {}
+MOVES_BITS = frozenset((  # what can be done with elements that are only stored
+    "as_strided", "cast", "cat", "clone", "diagonal", "enter_batch", "eq", "expand", "eye",
+    "fill", "full", "index", "index_put", "isnan", "leave_batch", "ne", "overwritten", "pad",
+    "permute", "recast", "reshape", "roll", "scatter_view", "select", "shared", "slice",
+    "split", "spread_batch", "to_meta", "unbind", "unfold", "unrelated", "where", "write",
+    "write_region",
+))  # fmt: skip
 _MANY = 1000  # operands that a rule with *operands may have
 
 
