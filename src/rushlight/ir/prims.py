@@ -121,7 +121,11 @@ def _shift(name: str) -> Callable[..., Any]:
         bits = a.dtype.itemsize * 8
         inside = (b >= 0) & (b < bits)
         out = shift(a, np.where(inside, b, 0).astype(b.dtype))
-        beyond = np.where(a < 0, -1, 0) if name == "right_shift" else np.zeros_like(a)
+        beyond = (
+            np.where(a < 0, -1, 0).astype(a.dtype)
+            if name == "right_shift"
+            else np.zeros_like(a)
+        )
         return np.where(inside, out, beyond).astype(a.dtype)
 
     return apply
