@@ -92,6 +92,9 @@ def emit_pack(
     panel = _Panel(text, dtype, reading, width, lanes.load(text), depth.load(text))
     if reading.kind == "depth":
         text.line(f"%rows = alloca [{LANES} x i64], align 64")
+        text.line(f"%ahead = mul i64 {panel.lanes.stride}, {width}")
+    else:
+        text.line(f"%ahead = mul i64 {panel.depth.stride}, {LANES}")
     kind = stored_type(panel.total)
     some = text.let("icmp sgt i64 %kc.all, 0")
     text.line(f"br i1 {some}, label %step, label %done")
@@ -165,6 +168,7 @@ def _emit_group(panel: _Panel) -> None:
         text.label("copy.head")
         with _each_k(panel, "copy", "group.end") as row:
             places = [text.place(stored_type(panel.dtype), row, start) for start in starts]
+            _fetch_ahead(panel, places)
             _store(panel, _load_pieces(panel, places), "%copy.k")
     else:
         text.line("br label %slow.head")
@@ -198,7 +202,9 @@ def _emit_whole(panel: _Panel) -> None:
         )
     with _each_k(panel, "whole", "panel.end") as row:
         for number, starts in enumerate(groups):
-            value = _load_pieces(panel, [text.place(kind, row, start) for start in starts])
+            places = [text.place(kind, row, start) for start in starts]
+            _fetch_ahead(panel, places)
+            value = _load_pieces(panel, places)
             to = text.place(stored_type(panel.total), "%panel", str(number * LANES))
             _store(panel, value, "%whole.k", to)
 
@@ -215,6 +221,16 @@ def _each_k(panel: _Panel, name: str, end: str) -> Iterator[str]:
     text.line(f"%{name}.next = add i64 %{name}.k, 1")
     more = text.let(f"icmp slt i64 %{name}.next, %kc")
     text.line(f"br i1 {more}, label %{name}, label %{end}")
+
+
+def _fetch_ahead(panel: _Panel, places: list[str]) -> None:
+    """Ask for what lies `%ahead` elements from where is read now: what will be packed next.
+
+    Rows are often longer than the stretches that processors foresee by themselves.
+    """
+    line = max(1, 64 // (item_bytes(panel.dtype) * panel.reading.run))  # pieces in a cache line
+    for place in places[::line]:
+        panel.text.fetch(panel.text.place(stored_type(panel.dtype), place, "%ahead"))
 
 
 def _store(panel: _Panel, value: str, k: str, to: str = "%to") -> None:
@@ -319,7 +335,9 @@ def _emit_quad(panel: _Panel, steps: list[str]) -> None:
     rows = []
     for lane in range(4):
         row = text.let(f"load i64, ptr {text.place('i64', row_place, str(lane))}, align 8")
-        rows.append(_load_pieces(panel, [text.place(kind, step, row) for step in steps]))
+        places = [text.place(kind, step, row) for step in steps]
+        _fetch_ahead(panel, places)
+        rows.append(_load_pieces(panel, places))
     a, b, c, d = rows
     ab, cd = (
         [_mix(panel, *pair, order) for order in (_LOW, _HIGH)] for pair in ((a, b), (c, d))
