@@ -261,6 +261,14 @@ def test_a_level_decorates_functions():
     assert slope(0.0) == [1.0]
 
 
+def test_a_dual_tensor_prints_its_tangent():
+    with fwAD.dual_level():
+        x = dual([1.0, 2.0], [3.0, 4.0])
+        assert repr(x) == "tensor([1., 2.], tangent=tensor([3., 4.]))"
+        assert repr(x[0]) == "tensor(1., tangent=3.0)"
+    assert repr(x) == "tensor([1., 2.])"
+
+
 # -- custom functions
 
 
@@ -422,6 +430,13 @@ def test_gradcheck_compares_tangents_when_asked(fast_mode):
     assert checked(3.0, 2.0, check_forward_ad=True, check_backward_ad=False)
     with pytest.raises(AssertionError, match="nothing to check"):
         checked(2.0, 2.0, check_backward_ad=False)
+
+
+def test_gradcheck_can_be_called_also_when_its_module_was_imported():
+    import rushlight.autograd.gradcheck  # noqa: F401
+
+    x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(torch.sin, (x,))
 
 
 def test_gradcheck_of_complex_functions_and_of_batches():

@@ -450,3 +450,67 @@ def test_a_network_trains_by_functions_alone(transform):
         slopes = transform(loss)(parameters)
         parameters = {name: p - 0.1 * slopes[name] for name, p in parameters.items()}
     assert loss(parameters).item() < 0.8 * before
+
+
+# -- the rest of the namespace
+
+PATTERNS = {
+    "turn": ("a b c -> c a b", {}),
+    "merge": ("a b c -> (a b) c", {}),
+    "split": ("a b (c d) -> a b c d", {"d": 2}),
+    "any": ("a ... -> ... a", {}),
+    "any merged": ("a ... -> (a ...)", {}),
+    "ones": ("(a) b c -> a 1 b c ()", {}),
+    "missing": ("a b c -> a b", {}),
+    "dimensions": ("a b -> b a", {}),
+    "unknown": ("a b (c d) -> a b c d", {}),
+    "uneven": ("a b (c d) -> a b c d", {"d": 3}),
+    "unused": ("a b c -> a b c", {"d": 3}),
+    "arrow": ("a b c", {}),
+    "twice": ("a a c -> a c", {}),
+    "right alone": ("a b c -> a ... b c", {}),
+    "name": ("_a b c -> _a b c", {}),
+    "any inside": ("(a ...) -> a ...", {"a": 2}),
+    "number": ("a b 2 -> a b 2", {}),
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_rearranging_by_a_pattern(name):
+    oracle = pytest.importorskip("torch")
+    pattern, lengths = PATTERNS[name]
+    array = np.arange(24.0).reshape(2, 3, 4)
+    try:
+        expected = oracle.func.rearrange(oracle.from_numpy(array), pattern, **lengths)
+    except Exception as error:
+        refused = ValueError if isinstance(error, ValueError) else RuntimeError
+        with pytest.raises(refused):
+            torch.func.rearrange(torch.from_numpy(array), pattern, **lengths)
+    else:
+        found = torch.func.rearrange(torch.from_numpy(array), pattern, **lengths)
+        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+def test_batch_norms_can_do_without_running_statistics():
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 1))
+    assert torch.func.replace_all_batch_norm_modules_(model) is model
+    x = torch.randn(4, 2, 3)
+    assert vmap(model)(x).shape == (4, 2, 1)
+    assert model[0].running_mean is None
+
+
+def test_a_functional_form_writes_to_what_it_is_given():
+    x = torch.zeros(2)
+    torch.func.functionalize(lambda x: x.add_(1))(x)
+    assert x.tolist() == [1.0, 1.0]
+    with pytest.raises(RuntimeError, match="remove='all'"):
+        torch.func.functionalize(lambda x: x, remove="all")
+
+
+def test_the_namespace_is_that_of_pytorch():
+    oracle = pytest.importorskip("torch")
+    assert set(oracle.func.__all__) <= set(torch.func.__all__)
+    for name in ("forward_ad", "functional"):
+        theirs = getattr(oracle.autograd, name)
+        ours = getattr(torch.autograd, name)
+        assert [n for n in getattr(theirs, "__all__", []) if not hasattr(ours, n)] == []

@@ -110,7 +110,7 @@ def tensor_repr(tensor: Any) -> str:  # Any: the core's Tensor, which imports th
     name = type(tensor).__name__
     prefix = "tensor(" if name in ("Tensor", "Parameter") else f"{name}("
     body, notes = _body_and_notes(tensor, len(prefix))
-    notes += _gradient_note(tensor)
+    notes += _gradient_note(tensor) + _tangent_note(tensor)
     return _with_notes(prefix + body, notes, len(prefix))
 
 
@@ -158,6 +158,16 @@ def _gradient_note(tensor: Any) -> list[str]:
         text = name() if callable(name) else type(function).__name__
         return [f"grad_fn=<{text.rsplit('::', 1)[-1]}>"]
     return ["requires_grad=True"] if tensor.requires_grad else []
+
+
+def _tangent_note(tensor: Any) -> list[str]:
+    """The tangent of a dual tensor in the innermost level that it has one in."""
+    from rushlight.config import scopes  # printing a plain tensor asks for nothing more
+
+    for level in reversed(scopes.levels):
+        if level.holds(tensor):
+            return [f"tangent={level.tangent(tensor)}"]
+    return []
 
 
 def _with_notes(text: str, notes: list[str], indent: int) -> str:

@@ -6,6 +6,8 @@ its real and its imaginary one.
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any  # functions of tensors
@@ -20,6 +22,18 @@ from rushlight.ops.rearrange import stack
 from rushlight.tensor import Tensor, tensor_of_array
 
 Array = Any  # np.ndarray of float64
+
+
+class _Module(types.ModuleType):
+    """`torch.autograd.gradcheck` is a function, and once somebody imports the module of that
+    name, what Python puts in its place is this module: calling it is calling the function.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> bool:
+        return gradcheck(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Module
 
 
 class GradcheckError(RuntimeError):

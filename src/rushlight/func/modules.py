@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any  # named tensors
 
+from rushlight.nn.batchnorm import _BatchNorm
 from rushlight.nn.module import Module
 from rushlight.nn.utils.stateless import functional_call
 from rushlight.ops.rearrange import stack
 from rushlight.tensor import Tensor
 
-__all__ = ["functional_call", "stack_module_state"]
+__all__ = ["functional_call", "replace_all_batch_norm_modules_", "stack_module_state"]
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -37,6 +38,22 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
     parameters = [dict(m.named_parameters()) for m in models]
     buffers = [dict(m.named_buffers()) for m in models]
     return _stacked(parameters), _stacked(buffers)
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Let all batch norms in a module use the statistics of the batch alone, in place: running
+    ones would have to be written for every sample of `vmap`.
+
+    >>> import rushlight as torch
+    >>> model = torch.func.replace_all_batch_norm_modules_(torch.nn.BatchNorm1d(2))
+    >>> model.running_mean is None
+    True
+    """
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.track_running_stats = False
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+    return root
 
 
 def _stacked(named: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
