@@ -203,6 +203,33 @@ def test_parameters_of_a_module_may_be_dual_under_a_remembered_backward():
         assert tangent_of(weight.grad) == [[12.0, 12.0]]
 
 
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+def test_an_optimizer_step_has_a_tangent(kind):
+    def value_at(shift):
+        weight = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        x = torch.tensor([3.0 + shift, 0.5 - shift], dtype=torch.float64)
+        return _steps(kind, weight, x).detach().numpy()
+
+    with fwAD.dual_level():
+        weight = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        x = fwAD.make_dual(
+            torch.tensor([3.0, 0.5], dtype=torch.float64),
+            torch.tensor([1.0, -1.0], dtype=torch.float64),
+        )
+        found = fwAD.unpack_dual(_steps(kind, weight, x)).tangent.detach().numpy()
+    expected = (value_at(1e-6) - value_at(-1e-6)) / 2e-6
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def _steps(kind, weight, x):
+    optimizer = getattr(torch.optim, kind)([weight], lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        ((weight * x) ** 2).sum().backward()
+        optimizer.step()
+    return weight
+
+
 def test_a_flush_in_the_middle_loses_nothing():
     with fwAD.dual_level():
         y = dual([3.0], [1.0]) * 2

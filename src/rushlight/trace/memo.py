@@ -15,7 +15,7 @@ from typing import Any  # tensors come later
 
 from rushlight.config import scopes
 from rushlight.ops.registry import TensorType
-from rushlight.trace.record import make_tensor
+from rushlight.trace.record import make_tensor, number_tensor
 from rushlight.trace.trace import hooks, local, recording, write_storage
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage
@@ -35,6 +35,9 @@ def remembered(
     numbers: Sequence[float],
 ) -> None:
     """Record `function(numbers as 0-d tensors)`, which writes in place to some of `tensors`."""
+    if scopes.levels:  # every op has to be seen: its operands may have tangents
+        function([number_tensor(n) for n in numbers])
+        return
     with recording:
         trace = local.trace
         epoch = trace.epoch
