@@ -203,6 +203,26 @@ def test_parameters_of_a_module_may_be_dual_under_a_remembered_backward():
         assert tangent_of(weight.grad) == [[12.0, 12.0]]
 
 
+def test_what_hooks_keep_for_backward_keeps_its_tangents():
+    def packed(x):
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t: t.detach().clone().numpy(), torch.from_numpy
+        ):
+            return (x.sin() * x).sum()
+
+    def recomputed(x):
+        made = torch.utils.checkpoint.checkpoint(lambda x: x.sin() * x, x, use_reentrant=False)
+        return made.sum()
+
+    x = torch.tensor([0.5, 2.0], dtype=torch.float64)
+    expected = torch.diag(2 * x.cos() - x * x.sin())
+    for function in (packed, recomputed):
+        torch.testing.assert_close(torch.func.hessian(function)(x), expected)
+        torch.testing.assert_close(
+            torch.func.jvp(function, (x,), (x,))[1], ((x.cos() * x + x.sin()) * x).sum()
+        )
+
+
 @pytest.mark.parametrize("kind", ["SGD", "Adam"])
 def test_an_optimizer_step_has_a_tangent(kind):
     def value_at(shift):

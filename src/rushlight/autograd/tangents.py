@@ -34,9 +34,7 @@ from rushlight.trace.value import Value
 from rushlight.trace.write import current_node
 
 _plain_record = recorder.record
-_plain_record_two = recorder.record_two
 _plain_alias = hooks.alias
-_plain_has_tangent = recorder.has_tangent
 _lock = threading.Lock()
 _levels = 0  # in all threads
 
@@ -82,8 +80,7 @@ def enter() -> Level:
     global _levels
     with _lock:
         _levels += 1
-        recorder.record, recorder.record_two = record, _record_two
-        recorder.has_tangent, hooks.alias = has_tangent, _alias  # type: ignore[method-assign]
+        _switch(1)
     level = Level()
     scopes.levels = (*scopes.levels, level)
     return level
@@ -98,8 +95,13 @@ def leave(level: Level) -> None:
     with _lock:
         _levels -= 1
         if not _levels:
-            recorder.record, recorder.record_two = _plain_record, _plain_record_two
-            recorder.has_tangent, hooks.alias = _plain_has_tangent, _plain_alias  # type: ignore[method-assign]
+            _switch(0)
+
+
+def _switch(way: int) -> None:
+    """Let everybody call what knows tangents (1), or what does not (0)."""
+    for place, name, *functions in _SWITCHED:
+        setattr(place, name, functions[way])
 
 
 def has_tangent(x: Any) -> bool:
@@ -153,6 +155,19 @@ def _alias(x: Any) -> Any:
     return _plain_alias(x)
 
 
+def with_tangents(x: Any, source: Any) -> Any:
+    """A copy of x with the tangents that `source` has here."""
+    for level in scopes.levels:
+        if level.holds(source):
+            with below(level):
+                x = OPS["clone"](x)
+                level.set_tangent(x, level.tangent(source))
+    return x
+
+
+hooks.with_tangents = with_tangents
+
+
 # -- recording
 
 
@@ -176,11 +191,11 @@ def _record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:
 def _record_in(level: Level, op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:
     out = record(op, operands, attrs)
     if op.is_differentiable:
-        given = [level.tangent(x) for x in operands]
         outs = out if isinstance(out, tuple) else (out,)
-        for each, tangent in zip(
-            outs, tangents_of(op, attrs, operands, given, out), strict=True
-        ):
+        with without_hooks():  # users' hooks see what the program saves, not its tangents
+            given = [level.tangent(x) for x in operands]
+            found = tangents_of(op, attrs, operands, given, out)
+        for each, tangent in zip(outs, found, strict=True):
             if tangent is not None:
                 level.set_tangent(each, tangent)
     return out
@@ -217,6 +232,15 @@ def _sum_of_each(
     return total
 
 
+_SWITCHED = (  # where, the name, without levels and with them
+    (recorder, "record", _plain_record, record),
+    (recorder, "record_two", recorder.record_two, _record_two),
+    (recorder, "has_tangent", recorder.has_tangent, has_tangent),
+    (hooks, "alias", _plain_alias, _alias),
+    (hooks, "source_of_tangents", hooks.source_of_tangents, lambda x: x),
+)
+
+
 # -- the derivative, from its transpose
 
 
@@ -235,7 +259,7 @@ def transposed(
     is_history = scopes.grad_enabled and any(
         x is not None and current_node(x) is not None for x in (*operands, *tangents)
     )
-    with enable_grad(), without_hooks():
+    with enable_grad():
         cotangents = [_cotangent(o) for o in outs]
         pulled = op.vjp(
             tuple(cotangents) if isinstance(out, tuple) else cotangents[0],

@@ -47,12 +47,13 @@ class Held:
 class Packed:
     """What a pack hook made of a tensor."""
 
-    __slots__ = ("kept", "unpack")
+    __slots__ = ("kept", "source", "unpack")
 
     def __init__(self, pair: Hooks, tensor: Any) -> None:
         with without_hooks(), gradients_off():
             self.kept = pair.pack(tensor)
         self.unpack = pair.unpack
+        self.source = hooks.source_of_tangents(tensor)
 
     def tensor(self) -> Any:
         """What the unpack hook gives for it."""
@@ -63,7 +64,7 @@ class Packed:
                 f"Output of saved tensor unpack_hook expected to be a Tensor but got result of "
                 f"type {type(found).__name__}"
             )
-        return found
+        return found if self.source is None else hooks.with_tangents(found, self.source)
 
 
 class without_hooks:

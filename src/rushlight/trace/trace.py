@@ -48,8 +48,16 @@ class Hooks:
     beside: Callable[[Any, Any], Any]
     with_elements: Callable[[list[Value]], list[Value]]
     types_of_mixed: Callable[..., tuple[TensorType, ...]]
+    with_tangents: Callable[[Any, Any], Any]
     alias: Callable[[Any], Any]  # a handle on the same elements, without derivatives
     spread: Callable[[Value, TensorType], Value]
+
+    @staticmethod
+    def source_of_tangents(x: Any) -> Any:
+        """What to keep of a packed tensor because of its tangents, which no hook sees: x itself
+        while there is forward mode, and nothing otherwise.
+        """
+        return None
 
 
 hooks = Hooks()
