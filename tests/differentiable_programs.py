@@ -133,6 +133,7 @@ PROGRAMS: list[Callable[[], Any]] = [
     lambda: torch.zeros(3, dtype=torch.float64).fill_(x(1)[0]) * x(3),
     lambda: torch.bernoulli(x(4), generator=torch.Generator().manual_seed(0)) * x(4),
     lambda: torch.nextafter(x(4), x(4, seed=1)),
+    lambda: x(2, 3).masked_scatter(x(2, 3) > 0.4, x(2, 3, seed=1)),
     lambda: x(2, 3).masked_fill(x(2, 3) > 0.5, 0.0),
     # indexing
     lambda: x(4, 3)[torch.tensor([0, 2, 2])] + x(4, 3).index_select(0, torch.tensor([1, 1, 0])),
@@ -177,6 +178,8 @@ PROGRAMS: list[Callable[[], Any]] = [
     lambda: torch.linalg.svd(matrix() + x(3, 3))[1],
     lambda: torch.linalg.svdvals(matrix() + x(3, 3)),
     lambda: torch.linalg.eigh(matrix())[0] + torch.linalg.eigvalsh(matrix()),
+    lambda: torch.linalg.eig(matrix() + x(3, 3))[0].real,
+    lambda: torch.linalg.eigvals(matrix() + x(3, 3)).real,
     lambda: torch.linalg.cholesky(matrix()),
     lambda: torch.linalg.inv(matrix()) + torch.linalg.pinv(matrix()),
     lambda: torch.linalg.solve(matrix(), x(3, 2)),

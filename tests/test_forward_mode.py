@@ -24,6 +24,7 @@ DEFINED = {
     "ctc_loss": "the gradient includes the normalisation of the scores",
     "ctc_loss_gradient": "only linear in the cotangent",
     "linalg.cholesky": "the operand is symmetric: a direction that is not leaves the domain",
+    "linalg.eig": "vectors are defined up to their phase",
     "linalg.eigh": "as for cholesky",
     "linalg.eigvalsh": "as for cholesky",
     "linalg.lstsq": "only the solution has a derivative",
