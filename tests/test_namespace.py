@@ -1,6 +1,7 @@
 """Names of PyTorch's namespace that are no operations: what they answer here, and there."""
 
 import importlib
+import pickle
 
 import pytest
 
@@ -107,3 +108,30 @@ def test_the_build_is_described():
     config = importlib.import_module("rushlight.__config__")
     assert "llvmlite" in config.show() and "get_num_threads" in config.parallel_info()
     assert rushlight.types.Number == int | float | bool
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.ones(2, 3).max(0),
+        lambda t: t.arange(3).sort(),
+        lambda t: t.arange(3.0).topk(1),
+        lambda t: t.linalg.slogdet(t.eye(2)),
+        lambda t: t.linalg.inv_ex(t.eye(2)),
+        lambda t: t.linalg.eigh(t.eye(2)),
+        lambda t: t.frexp(t.ones(1)),
+        lambda t: type(t.linalg.qr(t.eye(2))).__name__,
+        lambda t: type(t.linalg.svd(t.eye(2))).__name__,
+        lambda t: type(t.linalg.lu_factor(t.eye(2))).__name__,
+        lambda t: type(t.linalg.cholesky_ex(t.eye(2))).__name__,
+    ],
+)
+def test_results_of_several_tensors_print_as_in_pytorch(call):
+    ours, theirs = both()
+    assert repr(call(ours)) == repr(call(theirs))
+
+
+def test_results_of_several_tensors_are_pickled():
+    found = pickle.loads(pickle.dumps(rushlight.linalg.slogdet(rushlight.eye(2))))
+    assert found._fields == ("sign", "logabsdet") and found.sign.item() == 1.0
+    assert type(found) is rushlight.return_types.linalg_slogdet

@@ -176,3 +176,27 @@ class ldl_factor_ex_result(NamedTuple):
     LD: Any
     pivots: Any
     info: Any
+
+
+_SHOWN = {"QR": "linalg_qr", "qr_result": "qr", "SVD": "svd"}  # where the rule below differs
+
+
+def _shown_name(name: str) -> str:
+    """PyTorch's name of a class here: `lu_result` is its `linalg_lu`."""
+    plain = name.removesuffix("_result")
+    if name in _SHOWN or plain in (name, "triangular_solve"):
+        return _SHOWN.get(name, plain)
+    return f"linalg_{plain}"
+
+
+def _text(self: Any) -> str:
+    """One field a line, as PyTorch prints results."""
+    fields = [f"{n}={v!r}" for n, v in zip(self._fields, self, strict=True)]
+    return f"torch.return_types.{type(self).__name__}(\n" + ",\n".join(fields) + ")"
+
+
+for _name, _kind in list(globals().items()):
+    if isinstance(_kind, type) and issubclass(_kind, tuple):
+        _kind.__repr__ = _text  # type: ignore[method-assign]
+        _kind.__name__ = _kind.__qualname__ = _shown_name(_name)
+        globals()[_kind.__name__] = _kind  # pickles name it so
