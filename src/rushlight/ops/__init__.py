@@ -41,6 +41,7 @@ FAMILIES = (  # one a line, each after those it imports
     "differences",
     "covariance",
     "complex_parts",
+    "fourier",
     "softmax",
     "embedding",
     "cross_entropy",
