@@ -57,6 +57,7 @@ FAMILIES = (  # one a line, each after those it imports
     "adaptive_pool",
     "fractional_pool",
     "interpolate",
+    "short_time",
     "grid",
     "distance",
     "ctc",
