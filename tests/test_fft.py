@@ -170,6 +170,20 @@ def test_a_row_has_the_same_bits_in_any_batch():
     assert rushlight.equal(rushlight.fft.fft(x.T, dim=0).T, rushlight.fft.fft(x))
 
 
+def test_samples_of_a_batch_and_tangents():
+    x, t = made(rushlight, REAL[0]), made(rushlight, REAL[1])
+    for transform in (rushlight.fft.rfft, rushlight.fft.fft):
+        assert rushlight.equal(rushlight.func.vmap(transform)(x), transform(x))
+        _, tangent = rushlight.func.jvp(transform, (x,), (t,))
+        assert rushlight.equal(tangent, transform(t))
+
+    def there_and_back(x):
+        return rushlight.fft.irfft(rushlight.fft.rfft(x) * 2, 5)
+
+    _, tangent = rushlight.func.jvp(there_and_back, (x,), (t,))
+    rushlight.testing.assert_close(tangent, t * 2)
+
+
 def test_results_go_into_out():
     x = rushlight.tensor([1.0, 2.0, 3.0])
     out = rushlight.empty(0, dtype=rushlight.complex64)
@@ -227,7 +241,8 @@ def same_frames(name, values, window=None, **named):
     "named",
     [
         {}, {"hop_length": 3}, {"normalized": True}, {"center": False},
-        {"pad_mode": "constant"}, {"pad_mode": "replicate"}, {"onesided": False}, {"return_complex": False},
+        {"pad_mode": "constant"}, {"pad_mode": "replicate"}, {"onesided": False},
+        {"return_complex": False},
         {"hop_length": 0}, {"win_length": 9}, {"win_length": 0}, {"align_to_window": True},
         {"n_fft": 0}, {"n_fft": 50}, {"n_fft": 30, "center": False},
     ],

@@ -150,6 +150,15 @@ def test_copies_of_views(name):
     assert "out" in inspect.signature(function).parameters
 
 
+def test_copies_of_complex_numbers():
+    z = rushlight.tensor([1 + 2j, 3 - 1j])
+    parts = rushlight.view_as_real_copy(z)
+    assert parts.tolist() == [[1.0, 2.0], [3.0, -1.0]]
+    assert rushlight.equal(rushlight.view_as_complex_copy(parts), z)
+    parts.zero_()
+    assert z.tolist() == [1 + 2j, 3 - 1j]
+
+
 def test_copies_go_into_out():
     x, out = rushlight.arange(6.0).reshape(2, 3), rushlight.empty(0)
     assert rushlight.t_copy(x, out=out) is out

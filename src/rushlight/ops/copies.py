@@ -10,6 +10,7 @@ from typing import Any  # operands are tensors
 from rushlight import config, views
 from rushlight.dtypes import dtype
 from rushlight.ops import movement, sections
+from rushlight.ops.complex_parts import view_as_complex, view_as_real
 from rushlight.ops.creation import FULL, sizes_of, with_grad
 from rushlight.ops.indexing import getitem
 from rushlight.ops.registry import public
@@ -60,7 +61,8 @@ for _name, _function in {
     "diagonal": movement.diagonal, "expand": movement.expand, "unfold": movement.unfold,
     "as_strided": movement.as_strided, "alias": _alias, "detach": _detach, "slice": _slice,
     "unbind": sections.unbind, "split": sections.split,
-    "split_with_sizes": sections.split_with_sizes,
+    "split_with_sizes": sections.split_with_sizes, "view_as_real": view_as_real,
+    "view_as_complex": view_as_complex,
 }.items():  # fmt: skip
     _copying(f"{_name}_copy", _function)
 _copying("narrow_copy", movement.narrow, "Tensor")

@@ -16,18 +16,20 @@ import numpy as np
 
 from rushlight import config, views
 from rushlight import dtypes as dt
+from rushlight.ir.builder import takes_batches
 from rushlight.ops.creation import ARANGE, with_grad
 from rushlight.ops.elementwise import CAST
 from rushlight.ops.rearrange import constant_pad, roll
-from rushlight.ops.registry import Op, TensorType, public
+from rushlight.ops.registry import Linearity, Op, TensorType, public
 
 Dims = tuple[int, ...]
 FORWARD, BACKWARD = -1, 1
 
 
-# -- the ops
+# -- the ops; NumPy counts dimensions from the end, so that batches may come before
 
 
+@takes_batches
 def spectrum(x: Any, dims: Dims, sign: int, scale: float) -> Any:
     """Complex to complex."""
     if 0 in x.shape:
@@ -38,6 +40,7 @@ def spectrum(x: Any, dims: Dims, sign: int, scale: float) -> Any:
     return _scaled(whole, scale)
 
 
+@takes_batches
 def half_spectrum(x: Any, dim: int, sign: int, scale: float, middle: float) -> Any:
     """Real to complex; frequencies that stand for two are multiplied by `middle`."""
     out = np.fft.rfft(x, axis=dim)
@@ -45,6 +48,7 @@ def half_spectrum(x: Any, dim: int, sign: int, scale: float, middle: float) -> A
     return _scaled(_weighted(out, dim, x.shape[dim], middle), scale)
 
 
+@takes_batches
 def from_half_spectrum(
     x: Any, dim: int, size: int, sign: int, scale: float, middle: float
 ) -> Any:
@@ -65,7 +69,7 @@ def _weighted(x: Any, dim: int, size: int, middle: float) -> Any:
     weights[0] = 1
     if size % 2 == 0:
         weights[size // 2 :] = 1
-    return x * weights.reshape([-1 if d == dim else 1 for d in range(x.ndim)])
+    return x * weights.reshape([-1, *(1 for _ in range(-1, dim, -1))])
 
 
 def _half(x: TensorType, dim: int) -> TensorType:
@@ -82,6 +86,11 @@ def _lowered(function: Callable[..., Any], type_rule: Callable[..., TensorType])
         out = type_rule(TensorType(x.shape, x.dtype), **attrs)
         if 0 in out.shape:
             return k.full(out.shape, 0, out.dtype)
+        ndim = len(x.shape)
+        if "dims" in attrs:
+            attrs["dims"] = tuple(d - ndim for d in attrs["dims"])
+        else:
+            attrs["dim"] -= ndim
         return k.host(function, [(out.shape, out.dtype)], x, **attrs)[0]
 
     return lower
@@ -89,7 +98,7 @@ def _lowered(function: Callable[..., Any], type_rule: Callable[..., TensorType])
 
 def _op(name: str, attrs: Sequence[str], type_rule: Any, function: Any, vjp: Any) -> Op:
     lower = _lowered(function, type_rule)
-    return Op(name, attrs=attrs, type=type_rule, lower=lower, vjp=vjp)
+    return Op(name, attrs=attrs, type=type_rule, lower=lower, vjp=vjp, jvp=Linearity.TOGETHER)
 
 
 COMPLEX = _op(

@@ -7,13 +7,13 @@ from typing import Any  # operands are tensors
 
 from rushlight import errors
 from rushlight.ops import batching
-from rushlight.ops.complex_parts import imag, real
+from rushlight.ops.complex_parts import view_as_real
 from rushlight.ops.creation import FULL
 from rushlight.ops.elementwise import CAST
 from rushlight.ops.fourier import BACKWARD, COMPLEX, FORWARD, FROM_HALF, TO_HALF
 from rushlight.ops.interpolate import pad
 from rushlight.ops.movement import SCATTER_VIEW, unfold
-from rushlight.ops.rearrange import constant_pad, stack
+from rushlight.ops.rearrange import constant_pad
 from rushlight.ops.registry import public
 from rushlight.views import View
 
@@ -111,7 +111,7 @@ def stft(
     out = _spectra(frames, half, 1 / math.sqrt(n_fft) if normalized else 1.0)
     out = out.transpose(1, 2)
     out = out if input.ndim == 2 else out.squeeze(0)
-    return out if return_complex else stack((real(out), imag(out)), -1)
+    return out if return_complex else view_as_real(out)
 
 
 def _spectra(frames: Any, half: bool, scale: float) -> Any:
