@@ -16,7 +16,7 @@ import numpy as np
 
 from rushlight import config, views
 from rushlight import dtypes as dt
-from rushlight.ir.builder import takes_batches
+from rushlight.ir.host import takes_batches
 from rushlight.ops.creation import ARANGE, with_grad
 from rushlight.ops.elementwise import CAST
 from rushlight.ops.rearrange import constant_pad, roll
