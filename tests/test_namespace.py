@@ -44,6 +44,8 @@ def both():
         lambda t: t.ones(2, 3).swapaxes(axis0=0, axis1=1).shape == (3, 2),
         lambda t: t.swapdims(t.ones(2, 3), dim0=0, dim1=1).shape == (3, 2),
         lambda t: t.__version__ > "2.0",
+        lambda t: reversed(t.arange(6).reshape(2, 3)).tolist(),
+        lambda t: reversed(t.tensor(3)).item(),
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated", "ignore:volatile was removed")

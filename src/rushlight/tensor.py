@@ -602,6 +602,8 @@ class Tensor:
             return bool(self.item())
         raise errors.ambiguous_bool(self._shape) if self.numel() else errors.no_values_bool()
 
+    __nonzero__ = __bool__  # PyTorch still has Python 2's name
+
     def __int__(self) -> int:
         return int(self.item())
 
@@ -627,6 +629,10 @@ class Tensor:
         if not self._shape:
             raise TypeError("iteration over a 0-d tensor")
         return iter(self.unbind(0))
+
+    def __reversed__(self) -> Any:
+        """A tensor with the first dimension in reverse order; a 0-d tensor itself."""
+        return self.flip(0) if self._shape else self
 
     def __contains__(self, element: Any) -> bool:
         return bool((element == self).any())
