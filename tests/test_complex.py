@@ -445,3 +445,47 @@ def test_logarithms_of_sums() -> None:
     check(lambda m, a, b: m.logaddexp(a, b), A, B)
     check(lambda m, a: m.logcumsumexp(a, 1), A)
     assert torch.sigmoid(torch.tensor([1000 + 1j, -1000 + 1j])).tolist() == [1, 0]
+
+
+# -- what is refused, and other corners
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["amax", "batch_norm", "cummax", "deg2rad", "heaviside", "isposinf", "layer_norm", "max",
+     "maximum", "median", "mse_loss", "relu", "softmax", "sort", "floor_divide"],
+)  # fmt: skip
+def test_refusals_are_those_of_pytorch(name: str) -> None:
+    pairs = ("floor_divide", "heaviside", "maximum", "mse_loss")
+    more = {"cummax": (0,), "softmax": (0,), "layer_norm": ((2,),), "batch_norm": (None, None)}
+    raised = []
+    for m in (torch, oracle):
+        x = m.tensor([[1 + 2j, 3 - 1j], [1j, 2 + 0j]])
+        function = getattr(m, name, None)
+        if name in ("batch_norm", "layer_norm", "mse_loss", "softmax"):
+            function = getattr(m.nn.functional, name)
+        named = {"training": True} if name == "batch_norm" else {}
+        with pytest.raises(RuntimeError) as error:
+            function(x, *([x] if name in pairs else more.get(name, ())), **named)
+        raised.append(error.type)
+    assert raised[0] is raised[1]
+
+
+def test_numbers_in_python() -> None:
+    assert int(torch.tensor(3 + 0j)) == 3 and complex(torch.tensor(1 - 2j)) == 1 - 2j
+    with pytest.raises(RuntimeError, match="real"):
+        float(torch.tensor(1 + 1j))
+    assert bool(torch.tensor(1j)) and not torch.tensor(0j)
+
+
+def test_points_between_complex_ends() -> None:
+    for m in (torch, oracle):
+        made = m.linspace(1, 2j, 3, dtype=m.complex128)
+        np.testing.assert_allclose(made.numpy(), [1, 0.5 + 1j, 2j])
+    powers = torch.logspace(0, 2j, 3, base=10, dtype=torch.complex128)
+    np.testing.assert_allclose(powers.numpy(), 10 ** np.array([0, 1j, 2j]))
+
+
+def test_parts_that_are_not_numbers_are_replaced() -> None:
+    z = torch.tensor([complex(math.nan, math.inf), 1 - 1j])
+    assert torch.nan_to_num(z, posinf=9.0).tolist() == [9j, 1 - 1j]

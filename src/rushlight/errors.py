@@ -90,6 +90,15 @@ def not_implemented_for(op: str, got: object, wanted: str) -> NotImplementedErro
     return NotImplementedError(f'{op}: "{op}" not implemented for {got!r}: expected {wanted}')
 
 
+def not_for_complex(op: str, got: object) -> NotImplementedError:
+    return not_implemented_for(op, got, "real numbers")
+
+
+def refuses_complex(op: str, got: object) -> RuntimeError:
+    """Where PyTorch checks for itself, and does not only lack the kernel."""
+    return RuntimeError(f"{op}: not supported for complex tensors, got {got!r}")
+
+
 def not_a_tensor(op: str, name: str, got: object) -> TypeError:
     return TypeError(f"{op}(): argument '{name}' must be Tensor, not {type(got).__name__}")
 

@@ -119,6 +119,8 @@ def _store(x: Any, result: Any, name: str) -> Any:
 
     if result.dtype.category > x.dtype.category:
         raise errors.cannot_cast(name, result.dtype, x.dtype)
+    if x.dtype.is_complex and result.dtype.is_floating_point:
+        raise errors.refuses_complex(name, x.dtype)
     if result._shape != x._shape:
         raise errors.shape_in_place(name, x._shape, result._shape)
     return write(x, result, name)

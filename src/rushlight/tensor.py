@@ -605,10 +605,19 @@ class Tensor:
     __nonzero__ = __bool__  # PyTorch still has Python 2's name
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._real_item())
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._real_item())
+
+    def _real_item(self) -> Any:
+        """The one element; a complex one must have no imaginary part."""
+        number = self.item()
+        if not isinstance(number, complex):
+            return number
+        if number.imag:
+            raise RuntimeError(f"value {number} cannot be converted to a real number")
+        return number.real
 
     def __complex__(self) -> complex:
         return complex(self.item())

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors or numbers
 
 from rushlight import dtypes as dt
+from rushlight.errors import refuses_complex
 from rushlight.ops.elementwise import (
     CAST,
     binary_function,
@@ -90,8 +91,8 @@ def _is_infinity(value: float) -> Any:
 ISNAN = _test("isnan", lambda k, x: k.ne(_number(k, x), _number(k, x)))
 ISINF = _test("isinf", _isinf_lower)
 ISFINITE = _test("isfinite", _isfinite_lower)
-ISPOSINF = pointwise("isposinf", _is_infinity(INF), to="bool")
-ISNEGINF = pointwise("isneginf", _is_infinity(-INF), to="bool")
+ISPOSINF = pointwise("isposinf", _is_infinity(INF), to="bool", refuse_complex=refuses_complex)
+ISNEGINF = pointwise("isneginf", _is_infinity(-INF), to="bool", refuse_complex=refuses_complex)
 SIGNBIT = pointwise("signbit", _signbit_lower, to="bool")
 
 isposinf = unary_function(ISPOSINF, inplace=False)

@@ -67,15 +67,23 @@ ARANGE = Op(
 )
 
 
-def _spaced(k: Any, start: Any, end: Any, steps: int) -> Any:
-    """`steps` float64 points from start to end; each half counts from its own end."""
-    first, last = k.cast(start, dt.float64), k.cast(end, dt.float64)
+def _double(kind: Any) -> Any:
+    return dt.complex128 if kind.is_complex else dt.float64
+
+
+def _spaced(k: Any, start: Any, end: Any, steps: int, dtype: Any) -> Any:
+    """`steps` points of double precision from start to end; each half counts from its own
+    end.
+    """
+    kind = _double(dtype)
+    first, last = k.cast(start, kind), k.cast(end, kind)
     if steps <= 1:
         return k.expand(first, (steps,))
     gaps = k.extent(float(steps - 1))
-    step = (last - first) / gaps
+    step = (last - first) / k.cast(gaps, kind)
     index = k.cast(k.iota((steps,), 0), dt.float64)
-    rising, falling = first + index * step, last - (gaps - index) * step
+    rising = first + k.cast(index, kind) * step
+    falling = last - k.cast(gaps - index, kind) * step
     return k.select(index < k.extent(float(steps // 2)), rising, falling)
 
 
@@ -83,7 +91,9 @@ LINSPACE = Op(
     "linspace",
     attrs=("steps", "dtype"),
     type=lambda start, end, steps, dtype: TensorType((steps,), dtype),
-    lower=lambda k, start, end, steps, dtype: k.cast(_spaced(k, start, end, steps), dtype),
+    lower=lambda k, start, end, steps, dtype: k.cast(
+        _spaced(k, start, end, steps, dtype), dtype
+    ),
     vjp=NOT_DIFFERENTIABLE,
 )
 LOGSPACE = Op(
@@ -91,7 +101,7 @@ LOGSPACE = Op(
     attrs=("steps", "dtype"),
     type=lambda start, end, base, steps, dtype: TensorType((steps,), dtype),
     lower=lambda k, start, end, base, steps, dtype: k.cast(
-        k.pow(k.cast(base, dt.float64), _spaced(k, start, end, steps)), dtype
+        k.pow(k.cast(base, _double(dtype)), _spaced(k, start, end, steps, dtype)), dtype
     ),
     vjp=NOT_DIFFERENTIABLE,
 )
@@ -386,6 +396,8 @@ def arange(
     )
     is_whole = all(isinstance(n, int) for n in (start, end, step))
     kind = dtype or (dt.int64 if is_whole else config.default_dtype())
+    if kind.is_complex:
+        raise errors.not_for_complex("arange", kind)
     if kind.category is Category.INTEGRAL:
         start, end, step = int(start), int(end), int(step)
     length = _range_length("arange", start, end, step, False)

@@ -125,6 +125,7 @@ def pointwise(
     wanted: str = "",
     refuse: Callable[[str, object, str], Exception] = errors.not_implemented_for,
     of_complex: bool = False,
+    refuse_complex: Callable[[str, object], Exception] = errors.not_for_complex,
 ) -> Op:
     """An elementwise op. `lower(k, *operands, **attrs)` gets operands of one working dtype.
 
@@ -139,7 +140,7 @@ def pointwise(
     def type_rule(*types: TensorType, **_: Any) -> TensorType:
         out = pointwise_type(name, to, *types)
         if not of_complex and any(t.dtype.is_complex for t in types):
-            raise errors.not_implemented_for(name, _complex_of(types), "real numbers")
+            raise refuse_complex(name, _complex_of(types))
         if accepts is not None:
             kind = promoted(*types) if to == "bool" else out.dtype
             if not accepts(kind):
@@ -169,7 +170,7 @@ def comparison(name: str, lower: Lower, of_complex: bool = False) -> Op:
 
     def type_rule(*types: TensorType) -> TensorType:
         if not of_complex and any(t.dtype.is_complex for t in types):
-            raise errors.not_implemented_for(name, _complex_of(types), "real numbers")
+            raise errors.not_for_complex(name, _complex_of(types))
         return pointwise_type(name, "bool", *types)
 
     def lower_rule(k: Any, *refs: Any) -> Any:

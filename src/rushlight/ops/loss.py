@@ -10,7 +10,7 @@ import math
 import warnings
 from typing import Any  # operands are tensors
 
-from rushlight import views
+from rushlight import errors, views
 from rushlight.config import gradients_off
 from rushlight.ops import batching
 from rushlight.ops.activation import logsigmoid, softplus
@@ -38,6 +38,12 @@ def _paired(name: str, input: Any, target: Any) -> None:
         views.broadcast_shapes(name, input.shape, target.shape)
 
 
+def _check_real(name: str, *operands: Any) -> None:
+    for x in operands:
+        if x.dtype.is_complex:
+            raise errors.not_for_complex(name, x.dtype)
+
+
 def _weighted(losses: Any, weight: Any, reduction: str) -> Any:
     if weight is None:
         return reduced(losses, reduction)
@@ -58,6 +64,7 @@ def mse_loss(
 ) -> Any:
     """(input - target) squared."""
     reduction = reduction_of(reduction, size_average, reduce)
+    _check_real("mse_loss", input, target)
     _paired("mse_loss", input, target)
     return _weighted((input - target).square(), weight, reduction)
 
@@ -88,6 +95,7 @@ def smooth_l1_loss(
 ) -> Any:
     """d^2 / (2 beta) where d = |input - target| < beta, d - beta / 2 beyond."""
     reduction = reduction_of(reduction, size_average, reduce)
+    _check_real("smooth_l1_loss", input, target)
     _paired("smooth_l1_loss", input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
@@ -110,6 +118,7 @@ def huber_loss(
     reduction = reduction_of(reduction, None, None)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    _check_real("huber_loss", input, target)
     _paired("huber_loss", input, target)
     distance = (input - target).abs()
     far = (distance - 0.5 * delta) * delta

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
-from rushlight import views
+from rushlight import errors, views
 from rushlight.config import gradients_off
 from rushlight.ops.elementwise import CAST, WHERE, scaled
 from rushlight.ops.registry import Op, public
@@ -49,7 +49,9 @@ def _checked_shape(op: str, x: Any, normalized_shape: Any, *parameters: Any) -> 
 
 
 def _check_floating(op: str, x: Any) -> None:
-    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+    if x.dtype.is_complex:
+        raise errors.not_for_complex(op, x.dtype)
+    if not x.dtype.is_floating_point:
         raise RuntimeError(f'"{op}" not implemented for {x.dtype!r}')
 
 
@@ -210,6 +212,8 @@ def batch_norm(
     In training the running statistics move towards those of the batch by `momentum`. Raises
     ValueError for a negative `eps`, and in training for an `eps` of zero.
     """
+    if input.dtype.is_complex:
+        raise errors.not_for_complex("batch_norm", input.dtype)
     if eps < 0 or (training and eps == 0):
         least = "positive during training" if training else "non-negative"
         raise ValueError(f"batch_norm: eps must be {least}, but got {eps}")

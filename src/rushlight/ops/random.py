@@ -226,6 +226,8 @@ _LIMITS = {
 
 
 def _check_bounds(op: str, low: int, high: int, kind: dtype) -> None:
+    if kind.is_complex:
+        raise errors.refuses_complex(op, kind)
     top = _LIMITS[kind]
     least = -top if kind.is_signed else 0
     for name, value in (("from", low), ("to - 1", high - 1)):

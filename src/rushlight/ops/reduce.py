@@ -300,7 +300,7 @@ AMAX, AMIN = _extreme_op("amax", "max"), _extreme_op("amin", "min")
 
 def _amax(op: Op, input: Any, dim: Any, keepdim: bool) -> Any:
     if input.dtype.is_complex:
-        raise RuntimeError(f"{op.name}(): not implemented for complex input {input.dtype!r}")
+        raise errors.not_for_complex(op.name, input.dtype)
     dims = views.dim_indices(op.name, dim, input.ndim)
     check_dims_not_empty(op.name, input, dim, dims)
     return op(input, dim=dims, keepdim=bool(keepdim))
@@ -365,7 +365,7 @@ MAX_DIM, MIN_DIM = _max_dim_op("max_dim", "max"), _max_dim_op("min_dim", "min")
 
 def _max_of_dim(op: Op, name: str, kind: Any, input: Any, dim: int, keepdim: bool) -> Any:
     if input.dtype.is_complex:
-        raise RuntimeError(f"{name}(): does not support complex input")
+        raise errors.not_for_complex(name, input.dtype)
     d = views.dim_index(name, dim, input.ndim)
     if input.ndim == 0:
         value, index = op(input.reshape(1), dim=(0,), keepdim=False)
@@ -386,7 +386,7 @@ def _max_or_min(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, 
         if input.numel() == 0:
             check_dims_not_empty(name, input, None, ())
         if input.dtype.is_complex:
-            raise RuntimeError(f"{name}(): does not support complex input")
+            raise errors.not_for_complex(name, input.dtype)
         return (AMAX if name == "max" else AMIN)(
             input, dim=tuple(range(input.ndim)), keepdim=False
         )

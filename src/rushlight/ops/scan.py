@@ -135,7 +135,7 @@ CUMMAX, CUMMIN = _cum_extreme("cummax", "max"), _cum_extreme("cummin", "min")
 def _extremes(op: Op, input: Any, dim: int) -> tuple[Any, Any]:
     d = views.dim_index(op.name, dim, input.ndim)
     if input.dtype.is_complex:
-        raise RuntimeError(f'"{op.name}" not implemented for {input.dtype!r}')
+        raise errors.not_for_complex(op.name, input.dtype)
     if input.ndim == 0 or input.numel() == 0:
         return input.clone(), _zeros(input.shape, dt.int64)
     found: tuple[Any, Any] = op(input, dim=d)

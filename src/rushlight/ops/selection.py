@@ -8,8 +8,9 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight.dtypes import finfo
+from rushlight.errors import refuses_complex
 from rushlight.ir.host import takes_batches
-from rushlight.ops.complex_parts import DIRECTION, MODULUS
+from rushlight.ops.complex_parts import COMPLEX, DIRECTION, MODULUS
 from rushlight.ops.elementwise import (
     RECORDED,
     WHERE,
@@ -65,8 +66,18 @@ def _extreme_vjp(name: str) -> Any:
     return vjp
 
 
-MAXIMUM = pointwise("maximum", lambda k, a, b: k.max(a, b), vjp=_extreme_vjp("gt"))
-MINIMUM = pointwise("minimum", lambda k, a, b: k.min(a, b), vjp=_extreme_vjp("lt"))
+MAXIMUM = pointwise(
+    "maximum",
+    lambda k, a, b: k.max(a, b),
+    vjp=_extreme_vjp("gt"),
+    refuse_complex=refuses_complex,
+)
+MINIMUM = pointwise(
+    "minimum",
+    lambda k, a, b: k.min(a, b),
+    vjp=_extreme_vjp("lt"),
+    refuse_complex=refuses_complex,
+)
 
 
 def _ignoring_nan(prim: str) -> Any:
@@ -87,8 +98,12 @@ def _ignoring_vjp(name: str) -> Any:
     return vjp
 
 
-FMAX = pointwise("fmax", _ignoring_nan("max"), vjp=_ignoring_vjp("ge"))
-FMIN = pointwise("fmin", _ignoring_nan("min"), vjp=_ignoring_vjp("le"))
+FMAX = pointwise(
+    "fmax", _ignoring_nan("max"), vjp=_ignoring_vjp("ge"), refuse_complex=refuses_complex
+)
+FMIN = pointwise(
+    "fmin", _ignoring_nan("min"), vjp=_ignoring_vjp("le"), refuse_complex=refuses_complex
+)
 
 maximum = binary_function(MAXIMUM, inplace=False, numbers="none")
 minimum = binary_function(MINIMUM, inplace=False, numbers="none")
@@ -186,6 +201,9 @@ def nan_to_num(
     input: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
     """NaN and infinities replaced by numbers (the largest of the dtype by default)."""
+    if input.dtype.is_complex:
+        parts = (nan_to_num(part, nan, posinf, neginf) for part in (input.real, input.imag))
+        return COMPLEX(*parts)
     if input.dtype.is_integral:
         return NAN_TO_NUM(input, nan=0.0, posinf=0.0, neginf=0.0)
     limits = finfo(input.dtype)
@@ -206,7 +224,7 @@ def _heaviside_lower(k: Any, x: Any, values: Any) -> Any:
     return k.select(k.eq(x, 0), values, k.select(k.gt(x, 0), k.const(1, x.dtype), 0))
 
 
-HEAVISIDE = pointwise("heaviside", _heaviside_lower)
+HEAVISIDE = pointwise("heaviside", _heaviside_lower, refuse_complex=refuses_complex)
 
 
 @public("torch", "Tensor", inplace=True, out=True)

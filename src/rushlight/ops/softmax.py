@@ -12,7 +12,7 @@ from rushlight.ops.registry import Op, TensorType, public
 
 def _float_type(name: str) -> Any:
     def rule(x: TensorType, dim: int) -> TensorType:
-        if x.dtype.is_integral and x.numel:
+        if x.dtype.is_complex or x.dtype.is_integral and x.numel:
             raise errors.not_implemented_for(name, x.dtype, "a floating dtype (pass `dtype=`)")
         return x
 

@@ -74,9 +74,13 @@ LEADING = Op(
 )
 
 
+SORTS = ("sort", "argsort", "msort", "topk")
+
+
 def _check_sortable(op: str, x: Any) -> None:
     if x.dtype.is_complex:
-        raise RuntimeError(f"{op}(): does not support complex dtypes, got {x.dtype!r}")
+        refuse = errors.refuses_complex if op in SORTS else errors.not_for_complex
+        raise refuse(op, x.dtype)
 
 
 def _order(op: str, x: Any, dim: int, descending: bool) -> tuple[Any, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any  # operands are tensors, references or numbers
 
+from rushlight.errors import refuses_complex
 from rushlight.ir.formulas import FORMULAS, log_add_exp
 from rushlight.ir.formulas import hypot as length
 from rushlight.ops.elementwise import (
@@ -111,10 +112,18 @@ SINC = pointwise("sinc", _sinc_lower, _sinc_slope, to="float", of_complex=True)
 sinc = unary_function(SINC, places=SPECIAL)
 
 DEG2RAD = pointwise(
-    "deg2rad", lambda k, x: x * (math.pi / 180), lambda m, out, x: math.pi / 180, to="float"
+    "deg2rad",
+    lambda k, x: x * (math.pi / 180),
+    lambda m, out, x: math.pi / 180,
+    to="float",
+    refuse_complex=refuses_complex,
 )
 RAD2DEG = pointwise(
-    "rad2deg", lambda k, x: x * (180 / math.pi), lambda m, out, x: 180 / math.pi, to="float"
+    "rad2deg",
+    lambda k, x: x * (180 / math.pi),
+    lambda m, out, x: 180 / math.pi,
+    to="float",
+    refuse_complex=refuses_complex,
 )
 deg2rad = unary_function(DEG2RAD)
 rad2deg = unary_function(RAD2DEG)
