@@ -471,6 +471,13 @@ def test_refusals_are_those_of_pytorch(name: str) -> None:
     assert raised[0] is raised[1]
 
 
+def test_sizes_do_not_replace_complex_numbers() -> None:
+    z = torch.tensor([3 + 4j])
+    with pytest.raises(RuntimeError, match="abs_"):
+        z.abs_()
+    assert z.logical_not_().tolist() == [0]
+
+
 def test_numbers_in_python() -> None:
     assert int(torch.tensor(3 + 0j)) == 3 and complex(torch.tensor(1 - 2j)) == 1 - 2j
     with pytest.raises(RuntimeError, match="real"):
