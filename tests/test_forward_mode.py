@@ -36,7 +36,8 @@ DEFINED = {
 }
 # Operands that have a derivative, and how many results have one, where that is not all of them.
 OPERANDS = {
-    "zeta": (1,), "gammainc": (1,), "gammaincc": (1,), "resample": (0,), "resample_grad": (0,),
+    "zeta": (1,), "gammainc": (1,), "gammaincc": (1,), "resample": (0,), "median": (0,),
+    "resample_grad": (0,), "ctc_loss_gradient": (4,), "linalg.pinv": (0,),
 }  # fmt: skip
 RESULTS = {"attention": 1, "gru": 1, "lstm": 2}
 
@@ -298,6 +299,14 @@ def test_wrong_duals_are_refused():
             dual([1.0], [1.0, 2.0])
         with pytest.raises(RuntimeError, match="same level 0"):
             fwAD.make_dual(dual([1.0], [1.0]), torch.ones(1))
+
+
+def test_an_operand_without_derivative_is_refused_rather_than_taken_for_a_constant():
+    with fwAD.dual_level():
+        x = dual([1.5], [1.0])
+        assert tangent_of(torch.special.zeta(torch.tensor([3.0]), x)) is not None
+        with pytest.raises(NotImplementedError, match="'zeta'"):
+            torch.special.zeta(x + 1, torch.tensor([1.0]))
 
 
 def test_a_level_decorates_functions():

@@ -268,6 +268,8 @@ def transposed(
             **dict(zip(op.attrs, attrs, strict=True)),
         )
         pulled = pulled if isinstance(pulled, tuple) else (pulled,)
+        if any(p is None and t is not None for p, t in zip(pulled, tangents, strict=True)):
+            raise errors.not_differentiable(op.name)  # by that operand
         pairs = [
             (_fitted(p, x), t)
             for p, x, t in zip(pulled, operands, tangents, strict=True)
