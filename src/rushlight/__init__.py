@@ -163,6 +163,8 @@ def __getattr__(name: str) -> object:
         found = _importlib.import_module(f"rushlight.{name}")
     elif name in _ELSEWHERE:
         found = getattr(_importlib.import_module(f"rushlight.{_ELSEWHERE[name]}"), name)
+    elif name.startswith("_foreach_"):
+        found = getattr(_importlib.import_module("rushlight.foreach"), name)
     elif name.endswith(("Tensor", "Storage")):
         found = getattr(_importlib.import_module("rushlight.typed"), name, None)
         if found is None:

@@ -239,12 +239,14 @@ def not_differentiable(op: str) -> NotImplementedError:
     return NotImplementedError(f"the derivative for '{op}' is not implemented")
 
 
-_RUNTIME_RANGES = (
+_RUNTIME_RANGES = (  # where PyTorch raises RuntimeError
     "gather",
     "scatter",
     "scatter_reduced",
     "masked_scatter",
-)  # where PyTorch raises RuntimeError
+    "pool_scatter",
+    "embedding_bag",
+)
 
 
 def origin_text(where: str, label: str) -> str:

@@ -46,7 +46,7 @@ def _check_target(op: str, x: Any, target: Any, dim: int, ignore_index: int) -> 
     if target.dtype not in (dt.int64, dt.int32, dt.uint8):
         raise RuntimeError(f"{op}: expected scalar type Long but found {target.dtype!r}")
     if tuple(x.shape[:dim]) + tuple(x.shape[dim + 1 :]) != tuple(target.shape):
-        if target.ndim == 1 and x.ndim == 2:
+        if target.ndim and x.ndim > 1 and x.shape[0] != target.shape[0]:
             raise ValueError(
                 f"{op}: Expected input batch_size ({x.shape[0]}) to match target batch_size "
                 f"({target.shape[0]})."

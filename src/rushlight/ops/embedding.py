@@ -243,6 +243,8 @@ def embedding_bag(
     padding = checked_padding(padding_idx, weight.shape[0])
     if max_norm is not None:
         renormalise(weight, input, float(max_norm), float(norm_type))
+    if offsets is not None:
+        _check_offsets(offsets, input.shape[0])
     if input.ndim == 2:
         count, length = input.shape
         bags = (_zero_index((count, length)) + _arange(count).reshape(-1, 1)).reshape(-1)
@@ -258,6 +260,23 @@ def embedding_bag(
     )
     is_counted = input != padding if padding >= 0 else None
     return _bagged(rows, bags, count, mode, per_sample_weights, is_counted)
+
+
+def _check_offsets(offsets: Any, length: int) -> None:
+    """Raise for bags that begin nowhere, if the offsets are in memory."""
+    if offsets._storage.value.buffer is None or not offsets.numel():
+        return
+    first, last = (int(offsets._numbers()[i]) for i in (0, -1))
+    if first != 0:
+        raise RuntimeError(
+            f"embedding_bag: offsets[0] has to be 0, i.e., the first sequence in the "
+            f"mini-batch has to start from position 0, but got {first}"
+        )
+    if last > length:
+        raise RuntimeError(
+            f"embedding_bag: offsets[-1] can not be greater than input's length {length} but "
+            f"got offsets[-1] of {last}"
+        )
 
 
 def _arange(count: int) -> Any:

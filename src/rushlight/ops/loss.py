@@ -422,6 +422,8 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Any:
     """max(0, |anchor - positive| - |anchor - negative| + margin) in the p-norm."""
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
     reduction = reduction_of(reduction, size_average, reduce)
 
     def distance(a: Any, b: Any) -> Any:
