@@ -66,6 +66,7 @@ ROOMS = [
     "nn",
     "func",
     "masked",
+    "foreach",
     "signal",
     "optim",
     "distributions",

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any  # tensors, numbers and lists of both
 
-import rushlight
+from rushlight.surface import NAMESPACES
 from rushlight.tensor import Tensor
+
+_torch, _linalg = NAMESPACES["torch"], NAMESPACES["linalg"]
 
 _PLAIN = (
     "abs", "acos", "add", "asin", "atan", "ceil", "clamp_max", "clamp_min", "cos", "cosh",
@@ -22,20 +24,20 @@ _IN_PLACE_ONLY = ("copy_", "zero_")
 
 
 def _addcmul(x: Any, first: Any, second: Any, value: Any = 1) -> Any:
-    return rushlight.addcmul(x, first, second, value=value)
+    return _torch["addcmul"](x, first, second, value=value)
 
 
 def _addcdiv(x: Any, first: Any, second: Any, value: Any = 1) -> Any:
-    return rushlight.addcdiv(x, first, second, value=value)
+    return _torch["addcdiv"](x, first, second, value=value)
 
 
 def _norm(x: Any, ord: Any = 2, dtype: Any = None) -> Any:
-    return rushlight.linalg.vector_norm(x, ord, dtype=dtype)
+    return _linalg["vector_norm"](x, ord, dtype=dtype)
 
 
 _SPELLED = {
-    "addcmul": _addcmul, "addcdiv": _addcdiv, "norm": _norm, "maximum": rushlight.clamp_min,
-    "minimum": rushlight.clamp_max,
+    "addcmul": _addcmul, "addcdiv": _addcdiv, "norm": _norm, "maximum": _torch["clamp_min"],
+    "minimum": _torch["clamp_max"],
 }  # fmt: skip
 
 
@@ -78,16 +80,16 @@ def _writing(function: Callable[..., Any]) -> Callable[..., Any]:
     return write
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Any:
     known = name.removeprefix("_foreach_")
     plain = known.removesuffix("_")
     if plain in _SPELLED:
-        function: Callable[..., Any] = _SPELLED[plain]
+        function: Any = _SPELLED[plain]
         function = _writing(function) if plain != known else function
     elif known in _IN_PLACE_ONLY or (plain in _PLAIN and known != plain):
         function = getattr(Tensor, known)
     elif plain in _PLAIN:
-        function = getattr(rushlight, plain)
+        function = _torch[plain]
     else:
         raise AttributeError(f"module 'rushlight' has no attribute {name!r}")
     return _over_lists(name, function)
