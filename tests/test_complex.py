@@ -7,6 +7,8 @@ dL/dx + i dL/dy, so factors of derivatives are conjugated.
 from __future__ import annotations
 
 import cmath
+import copy
+import io
 import math
 from collections.abc import Callable
 from typing import Any  # tensors of two libraries
@@ -496,3 +498,65 @@ def test_points_between_complex_ends() -> None:
 def test_parts_that_are_not_numbers_are_replaced() -> None:
     z = torch.tensor([complex(math.nan, math.inf), 1 - 1j])
     assert torch.nan_to_num(z, posinf=9.0).tolist() == [9j, 1 - 1j]
+
+
+# -- the rest of the library
+
+
+@pytest.mark.parametrize(
+    "function",
+    [torch.exp, torch.abs, torch.sgn, torch.angle, torch.sigmoid, torch.view_as_real],
+)
+def test_tangents_and_batches_of_gradients(function: Function) -> None:
+    z = torch.from_numpy(drawn(3)).requires_grad_()
+    assert torch.autograd.gradcheck(
+        function, (z,), check_forward_ad=True, check_batched_grad=True
+    )
+
+
+def test_a_missing_conjugate_is_found() -> None:
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, z: Any) -> Any:
+            ctx.save_for_backward(z)
+            return z * z
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2 * ctx.saved_tensors[0]
+
+    z = torch.from_numpy(drawn(3)).requires_grad_()
+    with pytest.raises(RuntimeError, match="Jacobian"):
+        torch.autograd.gradcheck(Square.apply, (z,))
+
+
+def test_views_of_parts_are_saved_and_copied() -> None:
+    z = torch.tensor([[1 + 2j, 3 - 1j], [5j, 2]])
+    for view in (z.imag, z.real[1], torch.view_as_real(z)[:, 0]):
+        file = io.BytesIO()
+        torch.save(view, file)
+        file.seek(0)
+        assert torch.load(file).tolist() == view.tolist()
+        assert view.untyped_storage().nbytes() == 32
+    whole, part = copy.deepcopy((z, z.imag))
+    part.zero_()
+    assert whole.tolist() == [[1, 3], [0, 2]]
+
+
+@pytest.mark.parametrize("name", ["Adagrad", "Adam", "LBFGS", "RMSprop", "SGD"])
+def test_complex_parameters_are_optimised(name: str) -> None:
+    made = []
+    for m in (torch, oracle):
+        p = m.from_numpy(drawn(4)).requires_grad_()
+        optimizer = getattr(m.optim, name)([p], lr=0.1)
+
+        def closure(m: Any = m, p: Any = p, optimizer: Any = optimizer) -> Any:
+            optimizer.zero_grad()
+            loss = ((p - (2 - 1j)).abs() ** 2).sum()
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            optimizer.step(closure)
+        made.append(array(p))
+    np.testing.assert_allclose(*made, rtol=1e-8)

@@ -15,6 +15,7 @@ from rushlight import dtypes as dt
 from rushlight.devices import check_usable, device
 from rushlight.dtypes import dtype, float32, uint8
 from rushlight.ops.convert import TYPE_NAMES
+from rushlight.ops.movement import stored_elements
 from rushlight.tensor import Tensor, from_numpy, tensor
 
 _CONVERSIONS = {**dt.ALIASES, "bfloat16": dt.bfloat16, "char": dt.int8, "byte": uint8,
@@ -31,7 +32,7 @@ class _Storage:
     @classmethod
     def _of(cls, x: Tensor) -> Self:
         made = object.__new__(cls)
-        count = x._storage.value.type.nbytes // x.dtype.itemsize
+        count = stored_elements(x)
         made._flat = x.detach().as_strided((count,), (1,), 0)
         return made
 

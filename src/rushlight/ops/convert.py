@@ -13,7 +13,7 @@ from rushlight.dtypes import dtype
 from rushlight.ops.creation import FILL, FULL, sizes_of, unrelated
 from rushlight.ops.elementwise import CAST, CLONE
 from rushlight.ops.fill_value import checked_value
-from rushlight.ops.movement import AS_STRIDED, take_view
+from rushlight.ops.movement import AS_STRIDED, stored_elements, take_view
 from rushlight.ops.rearrange import constant_pad
 from rushlight.ops.registry import TensorType, public, recorder
 from rushlight.views import View
@@ -391,7 +391,7 @@ def set_(
     if size is None and hasattr(source, "_shape"):
         view = View(source._shape, source._strides, source._offset)
     else:
-        count = source._storage.value.type.numel
+        count = stored_elements(input)
         shape = (count,) if size is None else sizes_of((size,))
         strides = views.contiguous_strides(shape) if stride is None else sizes_of((stride,))
         view = View(shape, strides, storage_offset)

@@ -692,6 +692,12 @@ def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
     return take_view(UNFOLD, input, dim=at, size=int(size), step=int(step))
 
 
+def stored_elements(x: Any) -> int:
+    """How many elements of x's dtype its storage has room for."""
+    natural = x._storage.value.type
+    return int(natural.numel * natural.dtype.itemsize // x.dtype.itemsize)
+
+
 @public("torch", "Tensor")
 def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
     """A view of the storage with any shape, strides and offset that stay inside of it."""
@@ -706,7 +712,7 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = 
         raise RuntimeError(
             f"as_strided: negative strides are not supported, got {list(strides)} from {offset}"
         )
-    count = input._storage.value.type.numel
+    count = stored_elements(input)
     view = View(shape, strides, offset)
     if views.numel(shape) and views.span(view)[1] > count:
         raise RuntimeError(
