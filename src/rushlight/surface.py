@@ -179,6 +179,12 @@ def _with_out(plain: Function) -> inspect.Signature:
     return signature.replace(parameters=parameters)
 
 
+_EXACT = frozenset({  # functions that convert nothing on the way into `out`
+    "argmax", "argmin", "complex", "gather", "histc", "index_select", "isin", "masked_select",
+    "mm", "multinomial", "nonzero", "polar", "searchsorted", "take",
+})  # fmt: skip
+
+
 def deliver(target: Any, result: Any, name: str) -> Any:
     """Write a result into `out`, which takes the result's shape."""
     from rushlight import config, errors  # the slow path only
@@ -190,7 +196,8 @@ def deliver(target: Any, result: Any, name: str) -> Any:
             f"{name}(): functions with out=... arguments don't support automatic "
             f"differentiation, but one of the arguments requires grad."
         )
-    if result.dtype.category > target.dtype.category:
+    is_exact = name in _EXACT and result.dtype is not target.dtype
+    if is_exact or result.dtype.category > target.dtype.category:
         raise errors.cannot_cast(name, result.dtype, target.dtype)
     check_apart(target, name)
     if target._shape != result._shape:

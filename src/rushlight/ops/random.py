@@ -436,7 +436,10 @@ def multinomial(
     """Indices drawn in proportion to the weights of each row."""
     if input.ndim not in (1, 2):
         raise RuntimeError(f"prob_dist must be 1 or 2 dim, got {input.ndim}")
-    _floating("multinomial", input.dtype)
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {input.dtype!r}"
+        )
     if num_samples <= 0:
         raise RuntimeError(f"cannot sample n_sample <= 0 samples: {num_samples}")
     rows = input if input.ndim == 2 else input.reshape(1, -1)
