@@ -198,3 +198,14 @@ def test_principal_components():
     for arguments in ((ours, 5), (ours, -1), (ours, 2, True, -1)):
         with pytest.raises(ValueError, match="pca_lowrank|svd_lowrank|q\\("):
             rushlight.pca_lowrank(*arguments)
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsd", "gelss", "gelsy"])
+@pytest.mark.parametrize("shape", [(3, 2), (2, 3)])
+def test_which_results_of_least_squares_have_gradients(driver, shape):
+    found = []
+    for library in (rushlight, torch):
+        a = library.eye(*shape, requires_grad=True)
+        b = library.ones(shape[0], 2)
+        found.append([x.requires_grad for x in library.linalg.lstsq(a, b, driver=driver)])
+    assert found[0] == found[1]

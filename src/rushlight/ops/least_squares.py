@@ -93,12 +93,13 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> An
     cut = dt.finfo(A.dtype).eps * max(m, n) if rcond is None else float(rcond)
     found, rank, s = LSTSQ(a, b, rcond=cut)
     nothing = A.new_zeros((0,), dtype=A.dtype.to_real())
+    no_residuals = found.reshape(-1)[:0].abs()  # they have a derivative all the same
     is_over = m > n and driver != "gelsy"
     if is_over and driver != "gels":
         is_over = bool((batching.whole(rank) == n).all())
     return lstsq_result(
         found.squeeze(-1) if columns is not B else found,
-        (a @ found - b).abs().square().sum(-2) if is_over else nothing,
+        (a @ found - b).abs().square().sum(-2) if is_over else no_residuals,
         rank if driver != "gels" else nothing.to(dt.int64),
-        s if driver in ("gelsd", "gelss") else nothing,
+        s.detach() if driver in ("gelsd", "gelss") else nothing,
     )
