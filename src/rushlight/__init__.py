@@ -8,6 +8,7 @@ import importlib as _importlib
 
 from rushlight import pipeline as _pipeline
 from rushlight import surface as _surface
+from rushlight.arrays import from_numpy
 from rushlight.autograd.modes import (
     enable_grad,
     inference_mode,
@@ -34,6 +35,7 @@ from rushlight.dtypes import (
 )
 from rushlight.errors import AcceleratorError, OutOfMemoryError
 from rushlight.layout import (
+    Size,
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -53,7 +55,7 @@ from rushlight.random.generator import (
     seed,
     set_rng_state,
 )
-from rushlight.tensor import Size, Tensor, from_numpy
+from rushlight.tensor import Tensor
 
 e, inf, nan, newaxis, pi = (
     2.718281828459045,

@@ -13,9 +13,10 @@ from typing import Any  # any function or module
 
 import numpy
 
+from rushlight.arrays import from_numpy
 from rushlight.nn.module import Module
 from rushlight.replay.function import Compiled
-from rushlight.tensor import Tensor, from_numpy
+from rushlight.tensor import Tensor
 from rushlight.trace import flush
 
 

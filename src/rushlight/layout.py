@@ -1,6 +1,34 @@
-"""How elements lie in memory: layouts and memory formats, as named constants."""
+"""Shapes as users see them, and how elements lie in memory: layouts and memory formats."""
 
 from __future__ import annotations
+
+import math
+from typing import Any  # indices
+
+
+class Size(tuple[int, ...]):
+    """A shape: a tuple of sizes that prints as `torch.Size([2, 3])`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"torch.Size({list(self)})"
+
+    def numel(self) -> int:
+        return math.prod(self)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return Size(found) if isinstance(index, slice) else found
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple(self) + tuple(other))
+
+    def __radd__(self, other: Any) -> Size:
+        return Size(tuple(other) + tuple(self))
+
+    def __mul__(self, count: Any) -> Size:
+        return Size(tuple(self) * count)
 
 
 class layout:

@@ -12,11 +12,12 @@ from typing import Any, Self  # storages hold numbers of any dtype
 import numpy as np
 
 from rushlight import dtypes as dt
+from rushlight.arrays import from_numpy, tensor
 from rushlight.devices import check_usable, device
 from rushlight.dtypes import dtype, float32, uint8
 from rushlight.ops.convert import TYPE_NAMES
 from rushlight.ops.movement import stored_elements
-from rushlight.tensor import Tensor, from_numpy, tensor
+from rushlight.tensor import Tensor
 
 _CONVERSIONS = {**dt.ALIASES, "bfloat16": dt.bfloat16, "char": dt.int8, "byte": uint8,
                 "bool": dt.bool_, "complex_float": dt.complex64,

@@ -12,10 +12,11 @@ from types import FunctionType
 from typing import Any  # binds functions of any signature
 
 from rushlight import ops
+from rushlight.arrays import tensor
 from rushlight.config import process
 from rushlight.ops import precision
 from rushlight.ops.registry import PUBLIC, Public, recorder
-from rushlight.tensor import Tensor, tensor
+from rushlight.tensor import Tensor
 from rushlight.trace.trace import local, recording
 from rushlight.trace.write import check_apart, write
 

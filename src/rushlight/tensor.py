@@ -2,65 +2,37 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import struct
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any  # the API takes numbers, nested lists, arrays
 
 import numpy as np
 
 from rushlight import config, errors, float8, views
 from rushlight import dtypes as dt
+from rushlight.arrays import from_numpy, legacy_tensor
 from rushlight.autograd import engine
 from rushlight.devices import CPU, META, check_usable, device
 from rushlight.dtypes import dtype
+from rushlight.layout import Size
 from rushlight.ops import (
     arithmetic,
     bitwise,
     comparison,
     complex_parts,
     contract,
-    creation,
     movement,
     selection,
 )
-from rushlight.ops.fill_value import holds
-from rushlight.ops.registry import OPS, Op, TensorType, recorder
-from rushlight.runtime import buffers
+from rushlight.ops.registry import Op, recorder
 from rushlight.trace.placement import is_meta
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import Accumulate, Node, RemovableHandle
 from rushlight.trace.trace import hooks, settle
-from rushlight.trace.value import Storage, Value
+from rushlight.trace.value import Storage
 from rushlight.trace.write import current_node, tracks_gradients
 from rushlight.views import View
-
-
-class Size(tuple[int, ...]):
-    """A shape: a tuple of sizes that prints as `torch.Size([2, 3])`."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"torch.Size({list(self)})"
-
-    def numel(self) -> int:
-        return math.prod(self)
-
-    def __getitem__(self, index: Any) -> Any:
-        found = tuple.__getitem__(self, index)
-        return Size(found) if isinstance(index, slice) else found
-
-    def __add__(self, other: Any) -> Size:
-        return Size(tuple(self) + tuple(other))
-
-    def __radd__(self, other: Any) -> Size:
-        return Size(tuple(other) + tuple(self))
-
-    def __mul__(self, count: Any) -> Size:
-        return Size(tuple(self) * count)
 
 
 def disabled_torch_function(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -772,6 +744,7 @@ def _in_class(x: Any, cls: Any) -> Any:
 
 
 def as_operand(x: Any) -> Any:
+    """A NumPy array among the operands as a tensor on its memory."""
     return from_numpy(x) if isinstance(x, np.ndarray) else x
 
 
@@ -785,223 +758,3 @@ def realised(storage: Storage) -> Any:
     if value.buffer is None:
         settle(value)
     return value.buffer
-
-
-def from_numpy(array: Any) -> Tensor:
-    """A tensor on the memory of a NumPy array: writes to either are seen by both."""
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    return tensor_on(array, dt.of_numpy(array.dtype))
-
-
-def tensor_on(array: Any, kind: dtype) -> Tensor:
-    """A tensor on the memory of an array of stored bits of a dtype."""
-    if any(s < 0 for s in array.strides):
-        raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with "
-            "negative "
-            "strides are not currently supported. (You can probably work around this by making "
-            "a "
-            "copy of your array with array.copy().)"
-        )
-    if not array.dtype.isnative:
-        raise ValueError(
-            "given numpy array has byte order different from the native byte order."
-        )
-    buffer = buffers.wrap_array(array)
-    buffer.is_foreign = True
-    count = buffer.nbytes // kind.itemsize
-    is_plain = array.flags.c_contiguous
-    value = Value(TensorType(tuple(array.shape) if is_plain else (count,), kind), buffer)
-    storage = Storage(value)
-    storage.buffer = buffer
-    value.claimed = True
-    out = make_tensor(Tensor, storage, value.type)
-    if not is_plain:
-        strides = tuple(s // kind.itemsize for s in array.strides)
-        set_view(out, View(tuple(array.shape), strides, 0))
-    return out
-
-
-def tensor_of_array(array: Any, kind: dtype) -> Tensor:
-    """A tensor with a copy of an array's elements."""
-    array = np.asarray(array)
-    value = Value(TensorType(tuple(array.shape), kind))
-    value.buffer = buffers.Buffer(value.type.nbytes)
-    stored = value.buffer.as_numpy(kind.storage, array.shape)
-    if kind is dt.bfloat16:
-        from rushlight.loops.interpret import round_bfloat16  # only for this dtype
-
-        bits = np.ascontiguousarray(round_bfloat16(array.astype(np.float32))).view(np.uint32)
-        stored[...] = (bits >> 16).reshape(array.shape)
-    elif kind.is_float8:
-        stored[...] = float8.encoded(array, kind.name)
-    else:
-        with np.errstate(all="ignore"):
-            stored[...] = array
-    return make_tensor(Tensor, Storage(value), value.type)
-
-
-def tensor_of_number(number: float, kind: dtype) -> Tensor:
-    """A realised 0-d tensor; quick for what optimizers make at every step."""
-    layout = _LAYOUTS.get(kind)
-    if layout is None:
-        return tensor_of_array(number, kind)
-    value = Value(TensorType((), kind), buffers.Buffer(kind.itemsize))
-    ctypes.memmove(value.buffer.address, layout.pack(number), kind.itemsize)
-    return make_tensor(Tensor, Storage(value), value.type)
-
-
-_LAYOUTS = {dt.float32: struct.Struct("f"), dt.float64: struct.Struct("d")}
-
-
-def tensor(
-    data: Any,
-    *,
-    dtype: dtype | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
-    """A new leaf tensor with a copy of `data`: a number, nested sequences, or an array.
-
-    >>> import rushlight as torch
-    >>> torch.tensor([[1, 2], [3, 4]])
-    tensor([[1, 2],
-            [3, 4]])
-    """
-    if isinstance(data, Tensor):
-        out = data.detach().clone()
-        out = out if dtype is None else OPS["cast"](out, dtype=dtype)
-        return creation.with_grad(out, requires_grad, device, data)
-    array, kind = array_of(data)
-    kind = dtype or kind
-    if device is None and config.process.has_places:
-        device = config.default_device()
-    made = tensor_of_array(_in_range(array, kind), kind)
-    return creation.with_grad(made, requires_grad, device)
-
-
-def array_of(data: Any) -> tuple[Any, dtype]:
-    """Nested data as a NumPy array, and the dtype PyTorch would infer."""
-    if isinstance(data, np.ndarray | np.generic):
-        return data, dt.of_numpy(data.dtype)
-    plain, kinds = _plain_data(data)
-    try:
-        array = np.array(plain)
-    except (ValueError, OverflowError) as error:
-        raise _ragged(error) from None
-    if not kinds and _may_be_long(array):
-        leaves = np.array(plain, dtype=object)
-        if all(isinstance(leaf, int) for leaf in leaves.flat):
-            return leaves, dt.int64
-        if all(isinstance(leaf, int | float) for leaf in leaves.flat):
-            array = leaves.astype(np.float64)
-    if array.dtype == object:
-        raise _not_numbers(data)
-    if array.size == 0 and not kinds:
-        return array, config.default_dtype()
-    if kinds:  # tensors inside decide
-        kind = kinds[0]
-        for other in kinds[1:]:
-            kind = dt.promote_types(kind, other)
-        return array, kind
-    if array.dtype.kind == "f":
-        return array, config.default_dtype()
-    if array.dtype.kind == "c":
-        return array, config.default_dtype().to_complex()
-    if array.dtype.kind in "US":
-        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
-    return array, dt.bool_ if array.dtype.kind == "b" else dt.int64
-
-
-def _plain_data(data: Any) -> tuple[Any, list[dtype]]:
-    if isinstance(data, Tensor):
-        return data.detach()._numbers(), [data.dtype]
-    if isinstance(data, np.ndarray):
-        return data, [dt.of_numpy(data.dtype)]
-    if isinstance(data, list | tuple) or (
-        isinstance(data, Sequence) and not isinstance(data, str)
-    ):
-        parts = [_plain_data(d) for d in data]
-        kinds = [k for _, found in parts for k in found]
-        return [p for p, _ in parts], kinds
-    return data, []
-
-
-def _may_be_long(array: Any) -> bool:
-    """Whether integers of more than 64 bits may have been among the numbers of an array."""
-    kind = array.dtype.kind
-    return kind in "Ou" or (kind == "f" and bool((np.abs(array) >= 2.0**63).any()))
-
-
-def _in_range(array: Any, kind: dtype) -> Any:
-    """The array, after a check that a dtype holds its numbers."""
-    if array.dtype == object:
-        if kind is dt.uint64 and all(0 <= number < 1 << 64 for number in array.flat):
-            return array.astype(np.uint64)
-        if kind.is_integral and kind is not dt.bool_:
-            raise ValueError("Overflow when unpacking long long")
-        return array.astype(bool if kind is dt.bool_ else np.float64)
-    if array.dtype.kind == "c" and not kind.is_complex:
-        raise TypeError(f"tensor: complex numbers cannot be elements of {kind!r}")
-    if kind.is_integral and array.dtype.kind in "if" and array.dtype != kind.storage:
-        for end in (array.min(), array.max()) if array.size else ():
-            if not holds(kind, end.item()):
-                raise errors.value_overflows("tensor", end, kind)
-    return array
-
-
-def _ragged(error: Exception) -> Exception:
-    if isinstance(error, OverflowError):
-        return RuntimeError(f"tensor: value cannot be converted without overflow: {error}")
-    return ValueError(f"tensor: expected sequences of equal length at every level ({error})")
-
-
-def _not_numbers(data: Any) -> Exception:
-    leaf = data
-    while isinstance(leaf, list | tuple) and leaf:
-        leaf = leaf[0]
-    if leaf is None:
-        return RuntimeError("Could not infer dtype of NoneType")
-    return RuntimeError(f"Could not infer dtype of {type(leaf).__name__}")
-
-
-def legacy_tensor(
-    *args: Any, dtype: dtype | None = None, device: Any = None, size: Any = None,
-    data: Any = None,
-) -> Tensor:  # fmt: skip
-    """`Tensor(2, 3)` is memory of that shape (zeros); `Tensor([..])` holds the data.
-
-    Another tensor is shared, so it must have the dtype of a typed constructor.
-    """
-    check_usable(device)
-    kind = dtype or config.default_dtype()
-    if size is not None or data is not None:
-        args = (Size(size) if data is None else data,)
-    if len(args) != 1 or isinstance(args[0], int | np.integer):
-        return _of_shape(args or (0,), kind)
-    source = args[0]
-    if isinstance(source, Size):
-        return _of_shape(source, kind)
-    if isinstance(source, Tensor):
-        if dtype is not None and source.dtype is not dtype:
-            raise TypeError(f"new(): expected a tensor of {dtype!r}, got {source.dtype!r}")
-        return source.detach()
-    if hasattr(source, "_as_tensor"):  # a storage
-        return source._as_tensor(kind)
-    if isinstance(source, str):
-        raise TypeError("new(): invalid data type 'str'")
-    if not (hasattr(source, "__len__") or hasattr(source, "__iter__")):
-        raise TypeError(f"new(): data must be a sequence (got {type(source).__name__})")
-    return tensor(source, dtype=kind, device="cpu")
-
-
-def _of_shape(sizes: Sequence[Any], kind: dtype) -> Tensor:
-    shape = tuple([size.__index__() for size in sizes])
-    if any(size < 0 for size in shape):
-        raise RuntimeError(
-            f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
-        )
-    made: Tensor = creation.FULL(shape=shape, value=0, dtype=kind)
-    return made

@@ -7,10 +7,11 @@ from __future__ import annotations
 from typing import Any  # constructors take sizes, data and tensors
 
 from rushlight import config
+from rushlight.arrays import legacy_tensor
 from rushlight.dtypes import dtype
 from rushlight.ops.convert import TYPE_NAMES, dtype_named
 from rushlight.storage import TypedStorage, UntypedStorage
-from rushlight.tensor import Tensor, legacy_tensor
+from rushlight.tensor import Tensor
 
 
 class _TypedTensor(type):

@@ -8,9 +8,10 @@ from typing import IO, TypeAlias
 
 from rushlight.devices import device
 from rushlight.dtypes import dtype
+from rushlight.layout import Size
 from rushlight.storage import TypedStorage, UntypedStorage
 from rushlight.symbolic import SymBool, SymFloat, SymInt
-from rushlight.tensor import Size, Tensor
+from rushlight.tensor import Tensor
 
 Number: TypeAlias = int | float | bool
 Device: TypeAlias = device | str | int | None

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import rushlight as rl
 from rushlight.distributions import constraints
-from rushlight.tensor import Size, Tensor
+from rushlight.layout import Size
+from rushlight.tensor import Tensor
 
 Shape = Sequence[int]
 

@@ -83,7 +83,7 @@ def _adaptive_table(size: Sizes, out: Sizes) -> Any:
     table = np.array(
         [np.concatenate([w, np.full(widest - len(w), w[0])]) for w in windows], np.int64
     ).reshape(len(windows), widest)
-    from rushlight.tensor import tensor_of_array  # tensors come after ops
+    from rushlight.arrays import tensor_of_array  # tensors come after ops
 
     return tensor_of_array(table, dt.int64)
 

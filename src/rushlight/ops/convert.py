@@ -325,7 +325,7 @@ def map_(input: Any, tensor: Any, callable: Any) -> Any:
 
 
 def _like(x: Any, values: list[Any]) -> Any:
-    from rushlight.tensor import tensor  # ops come before tensors
+    from rushlight.arrays import tensor  # ops come before tensors
 
     return tensor(values, dtype=x.dtype, device="cpu").reshape(x._shape)
 

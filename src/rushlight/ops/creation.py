@@ -310,7 +310,7 @@ def new_tensor(
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """A copy of `data` in this tensor's dtype."""
-    from rushlight.tensor import tensor  # ops come before tensors
+    from rushlight.arrays import tensor  # ops come before tensors
 
     made = tensor(data, dtype=dtype or input.dtype, device="cpu")
     return with_grad(made, requires_grad, device, input)
@@ -488,7 +488,7 @@ def eye(
 def _triangle_indices(row: int, col: int, keep: Any, dtype: dtype | None, device: Any) -> Any:
     import numpy as np  # index tables are small and made once
 
-    from rushlight.tensor import tensor_of_array  # ops come before tensors
+    from rushlight.arrays import tensor_of_array  # ops come before tensors
 
     if row < 0 or col < 0:
         raise RuntimeError(f"row and col must be non-negative, got {row} and {col}")
@@ -528,7 +528,8 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Any:
     """`data` as a tensor, sharing memory with tensors and arrays where the dtype is right."""
     import numpy as np  # to recognise arrays
 
-    from rushlight.tensor import Tensor, from_numpy, tensor  # ops come before tensors
+    from rushlight.arrays import from_numpy, tensor  # ops come before tensors
+    from rushlight.tensor import Tensor
 
     if isinstance(data, Tensor):
         moved = data if device is None else recorder.on_device(data, device)
@@ -546,7 +547,8 @@ def asarray(
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Like `as_tensor`, with control over copying: True always, False never, None as needed."""
-    from rushlight.tensor import Tensor, tensor  # ops come before tensors
+    from rushlight.arrays import tensor  # ops come before tensors
+    from rushlight.tensor import Tensor
 
     if copy:
         made = tensor(obj, dtype=dtype, device=device)
@@ -585,7 +587,7 @@ def frombuffer(
     """
     import numpy as np  # reads buffers
 
-    from rushlight.tensor import tensor_on  # ops come before tensors
+    from rushlight.arrays import tensor_on  # ops come before tensors
 
     try:
         view = memoryview(buffer).cast("B")

@@ -225,7 +225,7 @@ def ctc_loss(
     steps, lengths = _lengths(input_lengths), _lengths(target_lengths)
     _check(scores, steps, lengths, blank)
     labels = _padded(targets if is_batched else targets.reshape(1, -1), lengths)
-    from rushlight.tensor import tensor_of_array  # tensors come after ops
+    from rushlight.arrays import tensor_of_array  # tensors come after ops
 
     counts = [tensor_of_array(np.array(n, np.int64), dt.int64) for n in (steps, lengths)]
     losses = CTC(scores, tensor_of_array(labels, dt.int64), *counts, blank=int(blank))

@@ -36,7 +36,7 @@ def pdist(input: Any, p: float = 2.0) -> Any:
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"pdist only supports floating-point dtypes, got {input.dtype!r}")
     _check_order("pdist", p)
-    from rushlight.tensor import tensor_of_array  # tensors come after ops
+    from rushlight.arrays import tensor_of_array  # tensors come after ops
 
     first, second = (tensor_of_array(i, dt.int64) for i in np.triu_indices(input.shape[0], 1))
     return _lengths(input.index_select(0, first) - input.index_select(0, second), p)

@@ -230,7 +230,7 @@ def as_tuple(index: Any) -> tuple[Any, ...]:
 
 def _array(item: Any) -> Any:
     """A list, range or array used as an index, as a tensor."""
-    from rushlight.tensor import tensor, tensor_of_array  # ops come before tensors
+    from rushlight.arrays import tensor, tensor_of_array  # ops come before tensors
 
     if isinstance(item, np.ndarray):
         made = tensor_of_array(item, dt.of_numpy(item.dtype))
@@ -362,7 +362,7 @@ def parse(x: Any, index: Any) -> Parsed:
 
 def _flag(value: bool) -> Any:
     """A Python bool as an index array of a new dimension: its one element, or none."""
-    from rushlight.tensor import tensor  # ops come before tensors
+    from rushlight.arrays import tensor  # ops come before tensors
 
     return tensor([0] if value else [], dtype=dt.int64, device="cpu")
 
@@ -393,7 +393,7 @@ def is_mask(index: Any) -> bool:
 
 def _without_masks(arrays: list[tuple[int, Any]]) -> tuple[Shape, list[Any]]:
     """Masks as the positions where they hold, which needs their values."""
-    from rushlight.tensor import tensor_of_array  # ops come before tensors
+    from rushlight.arrays import tensor_of_array  # ops come before tensors
 
     dims: list[int] = []
     indices: list[Any] = []
@@ -456,7 +456,7 @@ def _number(value: Any, x: Any) -> Any:
     if isinstance(value, bool | int | float | complex):
         return FILL(checked_value("setitem", value, x.dtype), shape=(), dtype=x.dtype)
     if isinstance(value, np.ndarray | np.generic | list | tuple):
-        from rushlight.tensor import tensor  # ops come before tensors
+        from rushlight.arrays import tensor  # ops come before tensors
 
         return tensor(value, dtype=x.dtype, device="cpu")
     raise TypeError(f"can't assign a {type(value).__name__} to a {type(x).__name__}")
@@ -536,7 +536,7 @@ def index_put_(input: Any, indices: Any, values: Any, accumulate: bool = False) 
 @public("torch", "Tensor", out=True)
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     """The positions of elements that are not zero: a row for each, or a tuple of vectors."""
-    from rushlight.tensor import tensor_of_array  # ops come before tensors
+    from rushlight.arrays import tensor_of_array  # ops come before tensors
 
     batching.refuse_sizes("nonzero", input)
     values = input.detach()._numbers()
@@ -558,7 +558,7 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
     """The first `size` positions of elements that are not zero, filled up if there are
     fewer.
     """
-    from rushlight.tensor import tensor_of_array  # ops come before tensors
+    from rushlight.arrays import tensor_of_array  # ops come before tensors
 
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be non-negative, got {size}")

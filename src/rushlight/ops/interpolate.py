@@ -142,7 +142,7 @@ def _by_table(x: Any, table: tuple[Any, Any], dim: int) -> Any:
 
 
 def _tensor(array: Array, kind: dtype) -> Any:
-    from rushlight.tensor import tensor_of_array  # tensors come after ops
+    from rushlight.arrays import tensor_of_array  # tensors come after ops
 
     return tensor_of_array(array, kind)
 

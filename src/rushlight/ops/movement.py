@@ -12,6 +12,7 @@ from typing import Any, NoReturn  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.layout import Size
 from rushlight.ops.creation import sizes_of
 from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
 from rushlight.views import Recast, Shape, View
@@ -491,8 +492,6 @@ def broadcast_tensors(*tensors: Any) -> Any:
 @public("torch")
 def broadcast_shapes(*shapes: Any) -> Any:
     """The shape that sizes broadcast to."""
-    from rushlight.tensor import Size  # ops come before tensors
-
     plain = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     if any(size < 0 for shape in plain for size in shape):
         raise RuntimeError(f"broadcast_shapes: negative sizes in {plain}")

@@ -111,7 +111,7 @@ def _joined_now(parts: Sequence[Any], dim: int, kind: dtype) -> Any:
     """
     import numpy as np  # joins without a program
 
-    from rushlight.tensor import tensor_of_array  # ops come before tensors
+    from rushlight.arrays import tensor_of_array  # ops come before tensors
 
     return tensor_of_array(np.concatenate([p._numbers() for p in parts], dim), kind)
 
@@ -229,7 +229,7 @@ def repeat_interleave(
     input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Any:
     """Each element repeated along `dim` (of the flattened tensor by default)."""
-    from rushlight.tensor import tensor_of_array  # ops come before tensors
+    from rushlight.arrays import tensor_of_array  # ops come before tensors
 
     if repeats is None:  # counts alone: the index of each count, repeated
         if input.ndim != 1:
@@ -508,7 +508,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     """All ways to choose r elements of a vector, in order."""
     import itertools  # only here
 
-    from rushlight.tensor import tensor_of_array  # ops come before tensors
+    from rushlight.arrays import tensor_of_array  # ops come before tensors
 
     if input.ndim != 1:
         raise RuntimeError(

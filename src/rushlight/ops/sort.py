@@ -261,7 +261,7 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def made_of(array: Any, kind: Any) -> Any:
-    from rushlight.tensor import tensor_of_array  # ops come before tensors
+    from rushlight.arrays import tensor_of_array  # ops come before tensors
 
     return tensor_of_array(array, kind)
 
@@ -353,7 +353,7 @@ def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
 ) -> Any:
     """Whether each element is among the test elements."""
-    from rushlight.tensor import tensor  # ops come before tensors
+    from rushlight.arrays import tensor  # ops come before tensors
 
     check_one_tensor("isin", elements, test_elements)
     first, second = (
@@ -403,7 +403,7 @@ def searchsorted(
     side: str | None = None, sorter: Any = None,
 ) -> Any:  # fmt: skip
     """Where values would be inserted to keep (rows of) a sequence sorted."""
-    from rushlight.tensor import tensor  # ops come before tensors
+    from rushlight.arrays import tensor  # ops come before tensors
 
     if side not in (None, "left", "right"):
         raise RuntimeError(

@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 
 import rushlight as rl
+from rushlight.arrays import tensor_of_array, tensor_of_number
 from rushlight.nn.hooks import RemovableHandle, insert_hook
 from rushlight.nn.module import clear_gradient, type_text
 from rushlight.ops import creation
 from rushlight.optim.batch import Batch, Watch, update_all
 from rushlight.optim.matching import matched, merged
-from rushlight.tensor import Tensor, tensor_of_array, tensor_of_number
+from rushlight.tensor import Tensor
 from rushlight.trace import flush
 
 

@@ -86,8 +86,8 @@ class Generator:
 
     def get_state(self) -> Any:
         """Seed and counter as a uint8 tensor."""
+        from rushlight.arrays import tensor  # tensors know generators only through ops
         from rushlight.dtypes import uint8  # as above
-        from rushlight.tensor import tensor  # tensors know generators only through ops
 
         with _lock:
             state = struct.pack("<QQ", self._seed, self._counter)

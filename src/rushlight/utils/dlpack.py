@@ -15,9 +15,10 @@ from typing import Any  # capsules, and objects that give them
 import numpy as np
 
 from rushlight import dtypes as dt
+from rushlight.arrays import from_numpy, tensor_on
 from rushlight.devices import check_usable
 from rushlight.dtypes import dtype
-from rushlight.tensor import Tensor, from_numpy, tensor_on
+from rushlight.tensor import Tensor
 
 
 class DLDeviceType(enum.IntEnum):
