@@ -105,6 +105,7 @@ LATE_IMPORTS = {
     ("dtypes", "config"): "the default dtype is read when a name is not given, at call time",
     ("devices", "config"): "the default device is read when none is given, at call time",
     ("ops", "arrays"): "functions that make tensors from data",
+    ("ops", "tensor"): "functions that take anything for a tensor",
     ("ops", "trace"): "storage surgery (set_, resize_), and draws that must be checked at once",
     ("ops", "storage"): "only untyped_storage() and storage() need it",
     ("ops", "surface"): "copies of views deliver into `out`",
