@@ -529,7 +529,7 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Any:
     import numpy as np  # to recognise arrays
 
     from rushlight.arrays import from_numpy, tensor  # ops come before tensors
-    from rushlight.tensor import Tensor
+    from rushlight.tensor import Tensor  # ops come before tensors
 
     if isinstance(data, Tensor):
         moved = data if device is None else recorder.on_device(data, device)
@@ -548,7 +548,7 @@ def asarray(
 ) -> Any:  # fmt: skip
     """Like `as_tensor`, with control over copying: True always, False never, None as needed."""
     from rushlight.arrays import tensor  # ops come before tensors
-    from rushlight.tensor import Tensor
+    from rushlight.tensor import Tensor  # ops come before tensors
 
     if copy:
         made = tensor(obj, dtype=dtype, device=device)
