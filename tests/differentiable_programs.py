@@ -173,6 +173,10 @@ PROGRAMS: list[Callable[[], Any]] = [
     lambda: F.ctc_loss(
         x(5, 1, 3).log_softmax(-1), torch.tensor([[1, 2]]), torch.tensor([5]), torch.tensor([2])
     ),
+    # Fourier transforms
+    lambda: torch.fft.fft(torch.complex(x(4), x(4, seed=1))).abs(),
+    lambda: torch.fft.rfft(x(6)).abs(),
+    lambda: torch.fft.irfft(torch.complex(x(4), x(4, seed=1))),
     # linear algebra
     lambda: torch.linalg.qr(matrix())[1],
     lambda: torch.linalg.svd(matrix() + x(3, 3))[1],
