@@ -14,11 +14,7 @@ from rushlight.ops.registry import OPS
 # Ops without a step of their own to check, and why.
 VIEWS = {op.name for op in OPS.values() if op.lower.__name__ == "no_lowering"}
 REFUSED = {op.name for op in OPS.values() if op.vjp.__name__ == "refuse"}  # no derivative
-ONLY_HISTORY = {
-    "forgotten",
-    "write_region",
-    "overwritten",
-}  # gradient nodes, which no program computes
+ONLY_HISTORY = {"forgotten", "write_region", "overwritten"}  # which no program computes
 BATCHES = {"enter_batch", "leave_batch", "spread_batch", "sum_batch"}  # in test_func.py
 OTHERS = {"nextafter_half", "to_meta"}  # not of float64 numbers
 EXEMPT = VIEWS | REFUSED | ONLY_HISTORY | BATCHES | OTHERS
