@@ -459,3 +459,52 @@ def test_objects_among_the_arguments_are_never_skipped():
     assert [call(x, box).item() for _ in range(5)] == [2.0] * 5
     box.value = 3.0
     assert call(x, box).item() == 3.0
+
+
+def _steps(kept: list) -> dict[str, Any]:
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    x, y = torch.randn(5, 4), torch.randn(5, 3)
+
+    def with_local_names() -> Any:
+        opt.zero_grad()
+        out = model(x)
+        loss = F.mse_loss(out, y)
+        loss.backward()
+        opt.step()
+        return loss.detach()
+
+    def clears_afterwards() -> Any:
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        return loss.detach()
+
+    def keeps_a_result() -> Any:
+        kept[:] = [model(x)]
+        loss = F.mse_loss(kept[0], y)
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        return loss.detach()
+
+    made = (with_local_names, clears_afterwards, keeps_a_result)
+    return {function.__name__: function for function in made}
+
+
+@pytest.mark.parametrize("name", ["with_local_names", "clears_afterwards"])
+def test_what_only_local_names_held_is_not_missed(name):
+    call = compiled(_steps([])[name])
+    other = _steps([])[name]
+    assert [call().item() for _ in range(8)] == [other().item() for _ in range(8)]
+    assert call.skipped >= 4, call.reason
+
+
+def test_what_somebody_keeps_is_made_in_python():
+    kept: list = []
+    call = compiled(_steps(kept)["keeps_a_result"])
+    seen = [(call(), kept[0].sum().item())[1] for _ in range(6)]
+    assert call.skipped == 0
+    assert len(set(seen)) == 6

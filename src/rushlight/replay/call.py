@@ -18,7 +18,7 @@ from rushlight.trace.trace import hooks, local, recording
 from rushlight.trace.value import Storage, Value
 from rushlight.views import View
 
-_ALONE = 2  # references to a value that only its storage holds, while it is counted
+_ALONE = 2  # references to a value that only one object holds, while it is counted
 
 
 class Stale(Exception):
@@ -117,8 +117,9 @@ class RememberedCall:
         self.results = [_result(leaf, where, arguments, self.guards) for leaf in leaves]
         made = {r.at for _, r in self.gradients if r is not None}
         made |= {r.at for r in self.results if isinstance(r, _Result)}
-        if made != set(range(len(self.fresh))):
-            raise Refused("something keeps a tensor that it makes")
+        for at in set(range(len(self.fresh))) - made:  # local names that are gone, or else kept
+            if sys.getrefcount(flush.targets.fresh[at]) > _ALONE:
+                raise Refused("something keeps a tensor that it makes")
 
     def _note_options(self, capture: Capture) -> None:
         stepped = {id(step.optimizer) for step in self.steps}
