@@ -13,11 +13,18 @@ from typing import Any  # any function or module
 
 import numpy
 
+from rushlight import errors
 from rushlight.arrays import from_numpy
 from rushlight.nn.module import Module
 from rushlight.replay.function import Compiled
 from rushlight.tensor import Tensor
 from rushlight.trace import flush
+
+MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+BACKENDS = (
+    "rushlight", "inductor", "eager", "eager_noexcept", "aot_eager",
+    "aot_eager_decomp_partition", "pre_dispatch_eager",
+)  # fmt: skip
 
 
 def compile(
@@ -40,7 +47,15 @@ def compile(
     repeat the last (`Compiled`). It pays for small models, whose Python takes longer than
     their arithmetic: give it the function that does the whole step, or the whole of an
     inference. A module is returned as it is, for what it computes is usually differentiated
-    outside. The other options are accepted for compatibility and change nothing.
+    outside. Only what is made by this mode has the attributes of `Compiled` (`reason`,
+    `skipped`): without it the result is `model` itself.
+
+    mode: also "default", "lite", "max-autotune" and "max-autotune-no-cudagraphs", which all
+    mean the same here. backend: "rushlight", or the name of one of PyTorch's that only choose
+    how the same results are computed (`BACKENDS`): all mean the one there is. Other names
+    raise RuntimeError; so do a mode together with options. A callable backend would be given
+    a graph of PyTorch's, which is not there: NotImplementedError. The other options change
+    nothing.
 
     >>> import rushlight as torch
     >>> double = torch.compile(lambda x: x * 2, mode="reduce-overhead")
@@ -49,6 +64,8 @@ def compile(
     >>> y, double.skipped
     (tensor([2., 2.]), 1)
     """
+    _check_mode(mode, options)
+    _check_backend(backend)
     if model is None:
         return functools.partial(compile, mode=mode, disable=disable)
     if not callable(model):
@@ -58,6 +75,26 @@ def compile(
     if disable or mode != "reduce-overhead" or isinstance(model, Compiled | Module):
         return model
     return Compiled(model)
+
+
+def _check_mode(mode: str | None, options: dict[str, Any] | None) -> None:
+    if mode is None:
+        return
+    if mode not in MODES:
+        raise RuntimeError(
+            f"compile: Unrecognized mode={mode}, should be one of: {', '.join(MODES)}"
+        )
+    if options is not None:
+        raise RuntimeError("compile: either mode or options can be given, not both")
+
+
+def _check_backend(backend: object) -> None:
+    if callable(backend):
+        raise errors.not_there("compile(backend=<function>)", "graphs for other compilers")
+    if backend not in BACKENDS:
+        raise RuntimeError(
+            f"compile: Invalid backend: {backend!r}, should be one of: {', '.join(BACKENDS)}"
+        )
 
 
 def is_compiling() -> bool:

@@ -381,3 +381,8 @@ def backward_in_vmap(shape: Sequence[int]) -> RuntimeError:
         f"leaf of shape {shape_text(shape)} from outside. Use torch.func.grad or "
         f"torch.autograd.grad inside, or call backward() on the result."
     )
+
+
+def not_there(given: str, what: str) -> NotImplementedError:
+    """A setting that asks for something this library has none of."""
+    return NotImplementedError(f"{given}: rushlight has no {what}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any  # indices
 
+from rushlight import errors
+
 
 class Size(tuple[int, ...]):
     """A shape: a tuple of sizes that prints as `torch.Size([2, 3])`."""
@@ -68,6 +70,12 @@ contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
+
+
+def check_layout(given: object) -> None:
+    """Raise for any layout but the one that tensors have."""
+    if given is not None and given is not strided:
+        raise errors.not_there(f"layout={given!r}", "sparse tensors: all of them are strided")
 
 
 def _by_name(name: str) -> object:

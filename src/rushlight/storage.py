@@ -12,6 +12,7 @@ from typing import Any, Self  # storages hold numbers of any dtype
 import numpy as np
 
 from rushlight import dtypes as dt
+from rushlight import errors
 from rushlight.arrays import from_numpy, tensor
 from rushlight.devices import check_usable, device
 from rushlight.dtypes import dtype, float32, uint8
@@ -82,7 +83,8 @@ class _Storage:
         return self
 
     def share_memory_(self) -> Any:
-        return self
+        """Memory that other processes write too: there is none, and this says so."""
+        raise errors.not_there("share_memory_", "memory that processes share")
 
     def resizable(self) -> bool:
         return not self._flat.is_meta

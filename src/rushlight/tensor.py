@@ -125,6 +125,11 @@ class Tensor:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if hasattr(cls, "__torch_dispatch__"):
+            raise errors.not_there(
+                f"{cls.__name__}.__torch_dispatch__",
+                "dispatch below its functions: only __torch_function__ is called",
+            )
         if cls.__torch_function__ is not disabled_torch_function:
             from rushlight.overrides import dispatch  # for programs with such a class only
 

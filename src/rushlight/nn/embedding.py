@@ -9,6 +9,7 @@ from rushlight.nn import functional as F
 from rushlight.nn import init
 from rushlight.nn.module import Module
 from rushlight.nn.parameter import Parameter
+from rushlight.ops.embedding import check_dense_grad
 from rushlight.tensor import Tensor
 
 
@@ -34,6 +35,7 @@ class Embedding(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        check_dense_grad(type(self).__name__, sparse)
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
@@ -125,6 +127,7 @@ class EmbeddingBag(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        check_dense_grad(type(self).__name__, sparse)
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim

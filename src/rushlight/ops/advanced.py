@@ -12,6 +12,7 @@ from rushlight.ops import batching
 from rushlight.ops.bounds import check_known
 from rushlight.ops.creation import FILL, FULL
 from rushlight.ops.elementwise import WHERE
+from rushlight.ops.embedding import check_dense_grad
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.indexing import INDEX, INDEX_PUT, is_mask, only_last
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
@@ -164,6 +165,7 @@ def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> An
     tensor([[2],
             [3]])
     """
+    check_dense_grad("gather", sparse_grad)
     at = check_along("gather", input, dim, index)
     if input.ndim == 0 and index.ndim == 1:
         input = input.reshape(1)

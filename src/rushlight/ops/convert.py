@@ -186,8 +186,8 @@ def pin_memory(input: Any, device: Any = None) -> Any:
 
 @public("Tensor", name="share_memory_")
 def share_memory_(input: Any) -> Any:
-    """The tensor itself (memory is shared between threads anyway)."""
-    return input
+    """Memory that other processes write too: there is none, and this says so."""
+    raise errors.not_there("share_memory_", "memory that processes share")
 
 
 def view_as_dtype(x: Any, kind: dtype) -> Any:

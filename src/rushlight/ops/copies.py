@@ -9,6 +9,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import config, views
 from rushlight.dtypes import dtype
+from rushlight.layout import check_layout
 from rushlight.ops import movement, sections
 from rushlight.ops.complex_parts import view_as_complex, view_as_real
 from rushlight.ops.creation import FULL, sizes_of, with_grad
@@ -74,6 +75,8 @@ def empty_permuted(
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Elements to be written, with dimensions in memory in the order `physical_layout`."""
+    if layout is not None:
+        check_layout(layout)
     shape, order = sizes_of((size,)), sizes_of((physical_layout,))
     if len(shape) != len(order):
         raise RuntimeError(

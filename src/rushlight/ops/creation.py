@@ -9,6 +9,7 @@ from typing import Any  # fill values are numbers, sizes come in several forms
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import Category, dtype
+from rushlight.layout import check_layout
 from rushlight.ops import batching
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
@@ -181,6 +182,10 @@ def _constant(name: str, value: Any, doc: str) -> Any:
         names: Any = None,
         **named: Any,
     ) -> Any:
+        if layout is not None:
+            check_layout(layout)
+        if names is not None:
+            raise errors.not_there("names", "named dimensions")
         given = named.pop("size", None)
         if named:
             raise TypeError(
@@ -206,6 +211,8 @@ def _constant_like(name: str, value: Any, doc: str) -> Any:
         requires_grad: bool = False,
         memory_format: Any = None,
     ) -> Any:
+        if layout is not None:
+            check_layout(layout)
         made = FULL(shape=input._shape, value=value, dtype=dtype or input.dtype)
         return with_grad(_alike(made, input), requires_grad, device, input)
 
@@ -225,6 +232,8 @@ def _constant_new(name: str, value: Any, doc: str) -> Any:
         pin_memory: bool = False,
         **named: Any,
     ) -> Any:
+        if layout is not None:
+            check_layout(layout)
         shape = _shape_of(name, size, named.get("size"))
         made = FULL(shape=shape, value=value, dtype=dtype or input.dtype)
         return with_grad(_alike(made, input), requires_grad, device, input)
@@ -263,6 +272,10 @@ def full(
     >>> torch.full((2,), 3)
     tensor([3, 3])
     """
+    if layout is not None:
+        check_layout(layout)
+    if names is not None:
+        raise errors.not_there("names", "named dimensions")
     kind = dtype or number_kind(fill_value)
     made = filled("full", _shape_of("full", (size,), None), fill_value, kind)
     return with_grad(made.detach() if made.requires_grad else made, requires_grad, device)
@@ -281,6 +294,8 @@ def full_like(
     memory_format: Any = None,
 ) -> Any:
     """One value in the shape and dtype of `input`."""
+    if layout is not None:
+        check_layout(layout)
     made = filled("full_like", input._shape, fill_value, dtype or input.dtype)
     made = made.detach() if made.requires_grad else made
     return with_grad(_alike(made, input), requires_grad, device, input)
@@ -299,6 +314,8 @@ def new_full(
     pin_memory: bool = False,
 ) -> Any:
     """One value in this tensor's dtype."""
+    if layout is not None:
+        check_layout(layout)
     shape = _shape_of("new_full", (size,), None)
     made = filled("new_full", shape, fill_value, dtype or input.dtype)
     return with_grad(_alike(made, input), requires_grad, device, input)
@@ -310,6 +327,8 @@ def new_tensor(
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """A copy of `data` in this tensor's dtype."""
+    if layout is not None:
+        check_layout(layout)
     from rushlight.arrays import tensor  # ops come before tensors
 
     made = tensor(data, dtype=dtype or input.dtype, device="cpu")
@@ -322,6 +341,8 @@ def empty_strided(
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Elements to be written, of this shape and these strides."""
+    if layout is not None:
+        check_layout(layout)
     view = views.View(sizes_of((size,)), sizes_of((stride,)), 0)
     count = views.span(view)[1] if views.numel(view.shape) else 0
     made = FULL(shape=(count,), value=0, dtype=dtype or config.default_dtype())
@@ -334,6 +355,8 @@ def new_empty_strided(
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Elements to be written, of this shape, these strides and this tensor's dtype."""
+    if layout is not None:
+        check_layout(layout)
     made = empty_strided(size, stride, dtype=dtype or input.dtype, device="cpu")
     return with_grad(_alike(made, input), requires_grad, device, input)
 
@@ -383,6 +406,8 @@ def arange(
     >>> torch.arange(1, 7, 2)
     tensor([1, 3, 5])
     """
+    if layout is not None:
+        check_layout(layout)
     names = ("end",) if len(bounds) == 1 and not named else ("start", "end", "step")
     if len(bounds) == 1 and "end" not in named:
         names = ("end", "step")  # type: ignore[assignment]
@@ -410,6 +435,8 @@ def closed_range(
     layout: Any = None, device: Any = None, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Numbers from start to end, both included."""
+    if layout is not None:
+        check_layout(layout)
     start, end, step = map(plain_number, (start, end, step))
     kind = dtype or config.default_dtype()
     length = _range_length("range", start, end, step, True)
@@ -450,6 +477,8 @@ def linspace(
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """`steps` evenly spaced numbers from start to end, both included."""
+    if layout is not None:
+        check_layout(layout)
     _check_points("linspace", start, end)
     kind = dtype or _points_kind(start, end)
     steps = _check_steps("linspace", steps)
@@ -464,6 +493,8 @@ def logspace(
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """base to the power of `steps` evenly spaced exponents."""
+    if layout is not None:
+        check_layout(layout)
     _check_points("logspace", start, end)
     kind = dtype or _points_kind(start, end)
     steps = _check_steps("logspace", steps)
@@ -477,6 +508,8 @@ def eye(
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Ones on the diagonal of an n x m matrix, zeros elsewhere."""
+    if layout is not None:
+        check_layout(layout)
     m = n if m is None else m
     for name, size in (("n", n), ("m", m)):
         if size < 0:
@@ -504,6 +537,8 @@ def tril_indices(
     layout: Any = None,
 ) -> Any:  # fmt: skip
     """Row and column numbers of the lower triangle, as a 2 x N tensor."""
+    if layout is not None:
+        check_layout(layout)
     import numpy as np  # as above
 
     return _triangle_indices(row, col, lambda full: np.tril(full, offset), dtype, device)
@@ -515,6 +550,8 @@ def triu_indices(
     layout: Any = None,
 ) -> Any:  # fmt: skip
     """Row and column numbers of the upper triangle, as a 2 x N tensor."""
+    if layout is not None:
+        check_layout(layout)
     import numpy as np  # as above
 
     return _triangle_indices(row, col, lambda full: np.triu(full, offset), dtype, device)
@@ -572,6 +609,8 @@ def scalar_tensor(
     layout: Any = None, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """A Python number as a 0-d tensor of the default dtype."""
+    if layout is not None:
+        check_layout(layout)
     kind = dtype or config.default_dtype()
     made = FILL(checked_value("scalar_tensor", s, kind), shape=(), dtype=kind)
     return with_grad(made, requires_grad, device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
+from rushlight import errors
 from rushlight.config import gradients_off
 from rushlight.ops import batching
 from rushlight.ops.bounds import check_known
@@ -120,6 +121,12 @@ def renormalise(weight: Any, input: Any, max_norm: float, norm_type: float) -> N
         weight.copy_(weight * scale)
 
 
+def check_dense_grad(op: str, sparse: bool) -> None:
+    """Raise where a sparse gradient is asked for."""
+    if sparse:
+        raise errors.not_there(f"{op}(sparse=True)", "sparse gradients")
+
+
 @public("F", name="embedding")
 def embedding_function(
     input: Any,
@@ -130,7 +137,7 @@ def embedding_function(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """Rows of `weight` by index (gradients are dense, `sparse` or not).
+    """Rows of `weight` by index (gradients are dense: sparse=True raises).
 
     >>> import rushlight as torch
     >>> table = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -138,6 +145,7 @@ def embedding_function(
     tensor([[3., 4.],
             [1., 2.]])
     """
+    check_dense_grad("embedding", sparse)
     check_indices("embedding", input)
     if weight.ndim != 2:
         raise RuntimeError(f"embedding: 'weight' must be 2-D, got shape {list(weight.shape)}")
@@ -161,6 +169,7 @@ def embedding(
     sparse: bool = False,
 ) -> Any:
     """Rows of `weight` by index."""
+    check_dense_grad("embedding", sparse)
     check_indices("embedding", indices)
     return PADDED_EMBEDDING(
         weight, indices, padding_idx=padding_idx, scale_by_freq=bool(scale_grad_by_freq)
@@ -236,6 +245,7 @@ def embedding_bag(
     """Sums, means or maxima of the rows in each bag: a row of a matrix, or a run between
     offsets.
     """
+    check_dense_grad("embedding_bag", sparse)
     if weight.dtype is dt.int64 and input.dtype.is_floating_point:
         input, weight = weight, input  # the argument order of old programs
     _checked_bags(input, weight, offsets, per_sample_weights, mode)

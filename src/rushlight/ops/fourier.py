@@ -17,6 +17,7 @@ import numpy as np
 from rushlight import config, views
 from rushlight import dtypes as dt
 from rushlight.ir.host import takes_batches
+from rushlight.layout import check_layout
 from rushlight.ops.creation import ARANGE, with_grad
 from rushlight.ops.elementwise import CAST
 from rushlight.ops.rearrange import constant_pad, roll
@@ -346,6 +347,8 @@ def fftfreq(
     >>> torch.fft.fftfreq(4)
     tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
     """
+    if layout is not None:
+        check_layout(layout)
     kind = _frequency_dtype("fftfreq", dtype)
     index = ARANGE(0, 1, length=n, dtype=dt.int64)
     index = index - n * (index >= (n + 1) // 2).to(dt.int64)
@@ -358,6 +361,8 @@ def rfftfreq(
     device: Any = None, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """The frequencies of `rfft` of n samples at distances d."""
+    if layout is not None:
+        check_layout(layout)
     kind = _frequency_dtype("rfftfreq", dtype)
     index = ARANGE(0, 1, length=n // 2 + 1, dtype=kind)
     return with_grad(index * (1.0 / (n * d)), requires_grad, device)

@@ -19,6 +19,7 @@ from rushlight import dtypes as dt
 from rushlight.devices import META
 from rushlight.dtypes import dtype
 from rushlight.ir.host import takes_batches
+from rushlight.layout import check_layout
 from rushlight.ops import batching
 from rushlight.ops.creation import _shape_of, unrelated, with_grad
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
@@ -168,6 +169,10 @@ def _sized(name: str, op: Op, doc: str) -> Any:
         names: Any = None,
         **named: Any,
     ) -> Any:
+        if layout is not None:
+            check_layout(layout)
+        if names is not None:
+            raise errors.not_there("names", "named dimensions")
         shape = _shape_of(name, size, named.pop("size", None))
         if named:
             raise TypeError(
@@ -195,6 +200,8 @@ def _like(name: str, op: Op, doc: str) -> Any:
         requires_grad: bool = False,
         memory_format: Any = None,
     ) -> Any:
+        if layout is not None:
+            check_layout(layout)
         made = _drawn(
             op, name, input._shape, dtype or input.dtype, _source(generator, device, input)
         )
@@ -247,6 +254,8 @@ def randint(
     **named: Any,
 ) -> Any:
     """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`."""
+    if layout is not None:
+        check_layout(layout)
     given = list(bounds_and_size)
     size = named["size"] if "size" in named else given.pop()
     high = named["high"] if "high" in named else given.pop()
@@ -274,6 +283,8 @@ def randint_like(
     **named: Any,
 ) -> Any:
     """Integers in [low, high), like `input`: `randint_like(x, high)` or `(x, low, high)`."""
+    if layout is not None:
+        check_layout(layout)
     given = list(bounds)
     high = int(named["high"] if "high" in named else given.pop())
     low = int(named["low"] if "low" in named else given.pop() if given else 0)
@@ -307,6 +318,8 @@ def randperm(
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """The numbers 0 to n - 1 in random order."""
+    if layout is not None:
+        check_layout(layout)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     seed, counter = _take(_source(generator, device), n)
@@ -472,6 +485,8 @@ def normal(
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Normal numbers; mean and std are numbers (with `size`) or tensors."""
+    if layout is not None:
+        check_layout(layout)
     tensors = [x for x in (mean, std) if hasattr(x, "_storage")]
     like = tensors[0] if tensors else None
     for x in (std,):

@@ -12,6 +12,7 @@ from typing import Any  # windows are tensors
 
 from rushlight import config
 from rushlight.dtypes import dtype, float64
+from rushlight.layout import check_layout
 from rushlight.ops.bessel import i0
 from rushlight.ops.creation import ARANGE, FULL, with_grad
 from rushlight.ops.elementwise import CAST
@@ -62,6 +63,8 @@ def _plain(name: str, formula: Formula, doc: str) -> Any:
         layout: Any = None, device: Any = None, pin_memory: bool = False,
         requires_grad: bool = False,
     ) -> Any:  # fmt: skip
+        if layout is not None:
+            check_layout(layout)
         how = {"device": device, "requires_grad": requires_grad}
         return _window(name, window_length, periodic, formula, dtype, how)
 
@@ -95,6 +98,8 @@ def hamming_window(
     >>> torch.hamming_window(4)
     tensor([0.0800, 0.5400, 1.0000, 0.5400])
     """
+    if layout is not None:
+        check_layout(layout)
     how = {"device": device, "requires_grad": requires_grad}
     formula = _cosines((alpha, beta))
     return _window("hamming_window", window_length, periodic, formula, dtype, how)
@@ -107,6 +112,8 @@ def kaiser_window(
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """I0(beta sqrt(1 - t^2)) / I0(beta) for t from -1 to 1."""
+    if layout is not None:
+        check_layout(layout)
 
     def formula(points: Any, last: int) -> Any:
         t = points * (2 / last) - 1

@@ -1,0 +1,102 @@
+"""Settings that ask for what is not there raise: none is quietly replaced by something else."""
+
+from __future__ import annotations
+
+import pytest
+
+import rushlight as torch
+from rushlight import nn
+from rushlight.nn import functional as F
+
+x = torch.ones(2, 2)
+
+FACTORIES = {
+    "zeros": lambda **s: torch.zeros(2, **s),
+    "ones_like": lambda **s: torch.ones_like(x, **s),
+    "new_zeros": lambda **s: x.new_zeros(2, **s),
+    "full": lambda **s: torch.full((2,), 1.0, **s),
+    "full_like": lambda **s: torch.full_like(x, 1.0, **s),
+    "new_full": lambda **s: x.new_full((2,), 1.0, **s),
+    "new_tensor": lambda **s: x.new_tensor([1.0], **s),
+    "empty_strided": lambda **s: torch.empty_strided((2,), (1,), **s),
+    "empty_permuted": lambda **s: torch.empty_permuted((2, 2), (1, 0), **s),
+    "arange": lambda **s: torch.arange(2, **s),
+    "linspace": lambda **s: torch.linspace(0, 1, 3, **s),
+    "logspace": lambda **s: torch.logspace(0, 1, 3, **s),
+    "eye": lambda **s: torch.eye(2, **s),
+    "tril_indices": lambda **s: torch.tril_indices(2, 2, **s),
+    "scalar_tensor": lambda **s: torch.scalar_tensor(2.0, **s),
+    "rand": lambda **s: torch.rand(2, **s),
+    "randn_like": lambda **s: torch.randn_like(x, **s),
+    "randint": lambda **s: torch.randint(3, (2,), **s),
+    "randint_like": lambda **s: torch.randint_like(x, 3, **s),
+    "randperm": lambda **s: torch.randperm(3, **s),
+    "normal": lambda **s: torch.normal(0.0, 1.0, (2,), **s),
+    "hann_window": lambda **s: torch.hann_window(3, **s),
+    "kaiser_window": lambda **s: torch.kaiser_window(3, **s),
+    "fftfreq": lambda **s: torch.fft.fftfreq(3, **s),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_factories_make_strided_tensors_only(name: str) -> None:
+    assert FACTORIES[name](layout=torch.strided).layout is torch.strided
+    for layout in (torch.sparse_coo, torch.sparse_csr):
+        with pytest.raises(NotImplementedError, match=f"layout={layout!r}.*no sparse"):
+            FACTORIES[name](layout=layout)
+
+
+def test_named_dimensions() -> None:
+    for make in (torch.zeros, torch.rand, lambda *s, **k: torch.full(s, 1.0, **k)):
+        assert make(1, 2, names=None).shape == (1, 2)
+        with pytest.raises(NotImplementedError, match="no named dimensions"):
+            make(1, 2, names=("a", "b"))
+
+
+def test_sparse_gradients() -> None:
+    index, table = torch.tensor([0, 1]), torch.ones(3, 2)
+    for make in (
+        lambda: nn.Embedding(3, 2, sparse=True),
+        lambda: nn.Embedding.from_pretrained(table, sparse=True),
+        lambda: nn.EmbeddingBag(3, 2, sparse=True),
+        lambda: F.embedding(index, table, sparse=True),
+        lambda: F.embedding_bag(index, table, torch.tensor([0]), sparse=True),
+        lambda: torch.embedding(table, index, sparse=True),
+        lambda: torch.gather(table, 0, torch.zeros(1, 1).long(), sparse_grad=True),
+    ):
+        with pytest.raises(NotImplementedError, match="no sparse gradients"):
+            make()
+
+
+def test_memory_that_processes_share() -> None:
+    for holder in (x, nn.Linear(2, 2), x.untyped_storage(), x.storage()):
+        share = getattr(holder, "share_memory_", None) or holder.share_memory
+        with pytest.raises(NotImplementedError, match="no memory that processes share"):
+            share()
+    assert not x.is_shared()
+
+
+def test_dispatch_below_functions() -> None:
+    with pytest.raises(NotImplementedError, match="only __torch_function__"):
+
+        class Dispatched(torch.Tensor):
+            @classmethod
+            def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+                return func(*args, **(kwargs or {}))
+
+
+def test_compile_knows_its_modes_and_backends() -> None:
+    for mode in ("default", "max-autotune", "max-autotune-no-cudagraphs"):
+        assert torch.compile(len, mode=mode) is len
+    for backend in ("inductor", "eager", "aot_eager"):
+        assert torch.compile(len, backend=backend) is len
+    with pytest.raises(RuntimeError, match="Unrecognized mode=bogus.*reduce-overhead"):
+        torch.compile(len, mode="bogus")
+    with pytest.raises(RuntimeError, match="Invalid backend: 'bogus'.*inductor"):
+        torch.compile(len, backend="bogus")
+    with pytest.raises(RuntimeError, match="Unrecognized mode"):
+        torch.compile(mode="bogus")
+    with pytest.raises(RuntimeError, match="not both"):
+        torch.compile(len, mode="default", options={})
+    with pytest.raises(NotImplementedError, match="other compilers"):
+        torch.compile(len, backend=lambda graph, inputs: graph)
