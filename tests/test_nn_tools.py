@@ -137,3 +137,69 @@ def test_fused_batch_norm_computes_the_same():
     m.eval()
     fused = nn.utils.fuse_linear_bn_eval(m[0], m[1])
     assert_same(array(fused(rl.tensor(X))), array(m(rl.tensor(X))))
+
+
+@pytest.mark.parametrize("use_trivialization", [True, False])
+@pytest.mark.parametrize("shape", [(3, 3), (5, 3), (3, 5)])
+@pytest.mark.parametrize("orthogonal_map", ["matrix_exp", "cayley", "householder"])
+def test_orthogonal_maps(orthogonal_map, shape, use_trivialization):
+    start = torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64))[0][: shape[0], : shape[1]]
+
+    def run(lib, weight, base=None):
+        layer = lib.nn.Linear(shape[1], shape[0], bias=False, dtype=lib.float64)
+        with lib.no_grad():
+            layer.weight.copy_(weight)
+        lib.nn.utils.parametrizations.orthogonal(
+            layer, orthogonal_map=orthogonal_map, use_trivialization=use_trivialization
+        )
+        made = layer.parametrizations.weight
+        with lib.no_grad():
+            if base is not None:
+                made[0].base.copy_(base)
+            steps = lib.arange(15, dtype=lib.float64).reshape(shape) / 50 if 5 in shape else 0.1
+            made.original.sub_(steps * (made.original != -1) * (made.original != 1))
+        scale = lib.arange(weight.numel(), dtype=lib.float64).reshape(shape)
+        (layer.weight * scale).sum().backward()
+        return layer.weight, made.original.grad, getattr(made[0], "base", None)
+
+    theirs = run(torch, start)
+    base = None if theirs[2] is None else rl.tensor(theirs[2].numpy())
+    ours = run(rl, rl.tensor(start.numpy()), base)
+    tall = ours[0].mT if shape[0] < shape[1] else ours[0]
+    assert rl.allclose(tall.mT @ tall, rl.eye(3, dtype=rl.float64))
+    for mine, want in zip(ours[:2], theirs[:2], strict=True):
+        np.testing.assert_allclose(array(mine), want.detach().numpy(), atol=1e-9)
+
+
+def test_orthogonal_keeps_and_refuses():
+    layer = nn.utils.parametrizations.orthogonal(nn.Linear(3, 3), orthogonal_map="cayley")
+    turn = rl.tensor([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    layer.weight = turn
+    assert rl.equal(layer.weight, turn)
+    plain = nn.utils.parametrizations.orthogonal(
+        nn.Linear(3, 3), orthogonal_map="cayley", use_trivialization=False
+    )
+    with pytest.raises(NotImplementedError, match="use_trivialization"):
+        plain.weight = turn
+    with pytest.raises(ValueError, match="complex"):
+        nn.utils.parametrizations.orthogonal(
+            nn.Linear(3, 3, dtype=rl.complex64), orthogonal_map="householder"
+        )
+
+
+def test_functional_call_with_names_the_module_does_not_have():
+    layer = nn.Linear(1, 1)
+    x = rl.ones(1, 1)
+    assert rl.equal(rl.func.functional_call(layer, {"w": x}, x), layer(x))
+    assert not hasattr(layer, "w")
+    with pytest.raises(RuntimeError, match="w"):
+        rl.func.functional_call(layer, {"w": x}, x, strict=True)
+    with pytest.raises(TypeError, match="in_features"):
+        rl.func.functional_call(layer, {"in_features": x}, x)
+    assert layer.in_features == 1
+
+
+def test_targets_out_of_range_at_the_flush_name_the_loss():
+    loss = nn.functional.cross_entropy(rl.randn(4, 3), rl.arange(4))
+    with pytest.raises(IndexError, match=r"nll_loss: index out of range.*target 3 at \[3\]"):
+        loss.item()

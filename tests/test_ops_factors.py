@@ -190,6 +190,13 @@ def test_singular_values_by_random_projections(shape):
     )
 
 
+def test_fewer_singular_values_than_asked_for():
+    u, s, v = rushlight.svd_lowrank(rushlight.eye(3))
+    assert u.shape == v.shape == (3, 3)
+    same(s, torch.ones(3))
+    assert rushlight.svd_lowrank(rushlight.ones(2, 5), q=4)[1].shape == (2,)
+
+
 def test_principal_components():
     theirs = torch.randn((7, 4), generator=torch.Generator().manual_seed(0))
     ours = rushlight.tensor(theirs.numpy())

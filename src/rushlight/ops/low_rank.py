@@ -24,13 +24,14 @@ def _basis(a: Any, count: int, rounds: int) -> Any:
 def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None) -> Any:
     """U, S and V of A (of A - M if given), about right for a matrix of rank q.
 
-    niter: rounds of subspace iteration. The result depends on random numbers.
+    q: how many singular values to find; a matrix with fewer gives all it has. niter: rounds
+    of subspace iteration. The result depends on random numbers.
     """
     check_matrix("svd_lowrank", A)
-    count = 6 if q is None else q
     m, n = A._shape[-2:]
-    if not 0 <= count <= min(m, n):
-        raise ValueError(f"svd_lowrank: q (={count}) must be at most min(m, n) = {min(m, n)}")
+    count = min(6 if q is None else q, m, n)
+    if count < 0:
+        raise ValueError(f"svd_lowrank: q (={count}) must be a non-negative integer")
     rounds = 2 if niter is None else niter
     if rounds < 0:
         raise ValueError(f"svd_lowrank: niter (={rounds}) must be a non-negative integer")

@@ -36,7 +36,7 @@ def checked_lower(k: Any, g: Any, target: Any, count: int, ignore_index: int) ->
 
 
 CHECKED = Op(  # g; the flush fails where a target is no class (backward reads no class of x)
-    "class_gradient",
+    "nll_loss_backward",
     attrs=("count", "ignore_index"),
     type=lambda g, target, count, ignore_index: g,
     lower=checked_lower,
@@ -54,7 +54,7 @@ def _pick_vjp(g: Any, out: Any, x: Any, target: Any, dim: int, ignore_index: int
 
 
 PICK = Op(  # x at the target's class along dim; 0 where the target is ignore_index
-    "pick_class",
+    "nll_loss",
     attrs=("dim", "ignore_index"),
     type=lambda x, target, dim, ignore_index: TensorType(target.shape, x.dtype),
     lower=pick_lower,

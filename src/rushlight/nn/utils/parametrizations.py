@@ -8,6 +8,7 @@ import rushlight as rl
 from rushlight.nn import functional as F
 from rushlight.nn.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from rushlight.nn.module import Module
+from rushlight.nn.utils.orthogonal import Orthogonal
 from rushlight.nn.utils.parametrize import register_parametrization
 from rushlight.tensor import Tensor
 
@@ -148,7 +149,17 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Module:
-    """A weight whose rows or columns stay orthonormal (Lezcano-Casado, 2019)."""
+    """A weight whose rows or columns stay orthonormal (Lezcano-Casado, 2019).
+
+    orthogonal_map: "matrix_exp" or "cayley" (of a skew-Hermitian matrix), or "householder" (a
+    product of reflections, for real weights). use_trivialization: optimise around a base
+    point, by which any weight can be assigned; without it only the householder map can be.
+
+    >>> import rushlight as torch
+    >>> layer = orthogonal(torch.nn.Linear(3, 3))
+    >>> torch.allclose(layer.weight @ layer.weight.mT, torch.eye(3), atol=1e-5)
+    True
+    """
     weight = _check_tensor(module, name)
     if weight.ndim < 2:
         raise ValueError(
@@ -162,9 +173,5 @@ def orthogonal(
             'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
             f"Got: {orthogonal_map}"
         )
-    missing = {"matrix_exp": "matrix_exp", "cayley": "linalg.solve", "householder": "geqrf"}
-    raise NotImplementedError(
-        f"orthogonal: the {orthogonal_map} map needs torch.{missing[orthogonal_map]}, which "
-        f"this "
-        f"version of rushlight does not have"
-    )
+    parametrization = Orthogonal(weight, orthogonal_map, use_trivialization)
+    return register_parametrization(module, name, parametrization, unsafe=True)

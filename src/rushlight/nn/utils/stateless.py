@@ -12,6 +12,8 @@ from rushlight.tensor import Tensor
 
 __all__ = ["functional_call"]
 
+_ABSENT = object()  # what an attribute was that the module does not have
+
 
 def functional_call(
     module: Module,
@@ -25,7 +27,8 @@ def functional_call(
     """The module's output if its parameters and buffers were the given ones.
 
     Tensors that the module holds under several names are replaced everywhere, unless
-    `tie_weights` is False. With `strict`, the names must be exactly the module's.
+    `tie_weights` is False. A name that the module does not have is an attribute of it for the
+    time of the call. With `strict`, the names must be exactly the module's.
     """
     given = _merged(parameters_and_buffers)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
@@ -77,7 +80,10 @@ def _replaced(
         for table, key, value in before:
             table[key] = value
         for _, (owner, attribute, value) in plain:
-            setattr(owner, attribute, value)
+            if value is _ABSENT:
+                delattr(owner, attribute)
+            else:
+                setattr(owner, attribute, value)
 
 
 def _own_tensors(module: Module) -> dict[str, Tensor]:
@@ -132,6 +138,7 @@ def _place(module: Module, name: str) -> tuple[Any, str]:
 def _find_plain(module: Module, name: str) -> tuple[Module, str, Any]:
     path, _, key = name.rpartition(".")
     owner = module.get_submodule(path)
-    if not hasattr(owner, key):
-        raise AttributeError(f"{owner._get_name()} has no attribute `{key}`")
-    return owner, key, getattr(owner, key)
+    value = getattr(owner, key, _ABSENT)
+    if value is not _ABSENT and not isinstance(value, Tensor):
+        raise TypeError(f"attribute `{name}`: {value} is not a Tensor")
+    return owner, key, value
