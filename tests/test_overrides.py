@@ -302,3 +302,24 @@ def test_tables_name_what_can_be_overridden():
     assert not overrides.is_tensor_method_or_property(rushlight.add)
     assert overrides.get_testing_overrides()[rushlight.add](1, 2) == -1
     assert overrides.is_tensor_like(Duck()) and not overrides.is_tensor_like(1)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation")
+def test_tensors_of_pytorch_are_refused_and_nothing_stays_broken():
+    torch = pytest.importorskip("torch")
+    mine, theirs = rushlight.ones(2), torch.ones(2)
+    calls = [
+        lambda: mine + theirs,
+        lambda: theirs + mine,
+        lambda: rushlight.add(mine, torch.nn.Parameter(theirs)),
+        lambda: rushlight.cat([mine, theirs]),
+        lambda: rushlight.matmul(theirs, mine),
+        lambda: nn.functional.linear(theirs, rushlight.ones(2, 2)),
+        lambda: torch.add(mine, 1),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="of another library"):
+            call()
+    assert rushlight.tensor(theirs).tolist() == [1.0, 1.0]
+    assert rushlight.as_tensor(theirs).tolist() == [1.0, 1.0]
+    assert (mine + mine).tolist() == [2.0, 2.0]

@@ -151,7 +151,7 @@ def array_of(data: Any) -> tuple[Any, dtype]:
     if array.dtype.kind == "c":
         return array, config.default_dtype().to_complex()
     if array.dtype.kind in "US":
-        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+        raise TypeError(f"new(): invalid data type '{_text_class(plain)}'")
     return array, dt.bool_ if array.dtype.kind == "b" else dt.int64
 
 
@@ -161,7 +161,7 @@ def _plain_data(data: Any) -> tuple[Any, list[dtype]]:
     if isinstance(data, np.ndarray):
         return data, [dt.of_numpy(data.dtype)]
     if isinstance(data, list | tuple) or (
-        isinstance(data, Sequence) and not isinstance(data, str)
+        isinstance(data, Sequence) and not isinstance(data, str | bytes)
     ):
         parts = [_plain_data(d) for d in data]
         kinds = [k for _, found in parts for k in found]
@@ -196,6 +196,13 @@ def _ragged(error: Exception) -> Exception:
     if isinstance(error, OverflowError):
         return RuntimeError(f"tensor: value cannot be converted without overflow: {error}")
     return ValueError(f"tensor: expected sequences of equal length at every level ({error})")
+
+
+def _text_class(data: Any) -> str:
+    """The class of the first text in nested data."""
+    if not isinstance(data, list):
+        return type(data).__name__ if isinstance(data, str | bytes) else ""
+    return next(filter(None, map(_text_class, data)), "")
 
 
 def _not_numbers(data: Any) -> Exception:

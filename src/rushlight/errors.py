@@ -9,6 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+class NotAnOperandError(TypeError):
+    """An operand of an op that is neither a tensor nor a number."""
+
+    def __init__(self, got: object) -> None:
+        super().__init__(f"expected a Tensor or a number, but got {type(got).__name__}")
+        self.got = got
+
+
 class OutOfMemoryError(RuntimeError):
     """Memory that could not be had."""
 
@@ -101,6 +109,30 @@ def refuses_complex(op: str, got: object) -> RuntimeError:
 
 def not_a_tensor(op: str, name: str, got: object) -> TypeError:
     return TypeError(f"{op}(): argument '{name}' must be Tensor, not {type(got).__name__}")
+
+
+def not_a_generator(got: object) -> TypeError:
+    return TypeError(f"argument 'generator' must be Generator, not {type(got).__name__}")
+
+
+def is_foreign(kind: type) -> bool:
+    """Whether a class is PyTorch's or derives from one; the package itself never imports it."""
+    return any(base.__module__.partition(".")[0] == "torch" for base in kind.__mro__)
+
+
+def foreign_tensor(kind: type) -> TypeError:
+    return TypeError(
+        f"{kind.__name__} is a torch.Tensor of another library: convert it with "
+        f"rushlight.from_numpy(x.numpy()) or rushlight.from_dlpack(x)"
+    )
+
+
+def not_an_operand(op: str, place: int, got: object) -> TypeError:
+    if is_foreign(type(got)):
+        return foreign_tensor(type(got))
+    return TypeError(
+        f"{op}(): operand {place}: expected a Tensor or a number, but got {type(got).__name__}"
+    )
 
 
 def mixed_dtypes(op: str, first: object, second: object) -> RuntimeError:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any  # binds functions of any signature
 
-from rushlight import ops
+from rushlight import errors, ops
 from rushlight.arrays import tensor
 from rushlight.config import process
 from rushlight.ops import precision
@@ -116,8 +116,6 @@ def in_place_form(plain: Function, name: str) -> Function:
 
 
 def _store(x: Any, result: Any, name: str) -> Any:
-    from rushlight import errors  # the failure path only
-
     if result.dtype.category > x.dtype.category:
         raise errors.cannot_cast(name, result.dtype, x.dtype)
     if x.dtype.is_complex and result.dtype.is_floating_point:
@@ -135,9 +133,11 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
         if out is None:
             try:
                 return called(*args, **kwargs)
-            except (AttributeError, TypeError):
+            except (AttributeError, TypeError) as error:
                 result = taken_over(inner, args, kwargs)
                 if result is NotImplemented:
+                    if isinstance(error, AttributeError):
+                        _check_first(plain, name, args)
                     raise
                 return result
         result = plain(*args, **kwargs)
@@ -151,9 +151,23 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
     return inner
 
 
+def _check_first(plain: Function, name: str, args: Any) -> None:
+    """Raise for a call that failed because its first argument is no tensor."""
+    first = next(iter(inspect.signature(plain).parameters), "")
+    if args and first in ("input", "self", "A") and not isinstance(args[0], Tensor):
+        raise TypeError(
+            f"{name}(): argument '{first}' (position 1) must be Tensor, "
+            f"not {type(args[0]).__name__}"
+        ) from None
+
+
 def taken_over(function: Function, args: Any, kwargs: Any) -> Any:
     """A call that failed, if it is the first that an argument overrides; or NotImplemented."""
-    if process.has_overrides or not any(map(_may_override, (*args, *kwargs.values()))):
+    given = [v for a in (*args, *kwargs.values()) for v in (a if _is_list(a) else (a,))]
+    for kind in map(type, given):
+        if errors.is_foreign(kind) and hasattr(kind, "__torch_function__"):
+            raise errors.foreign_tensor(kind)
+    if process.has_overrides or not any(map(_may_override, given)):
         return NotImplemented
     from rushlight.overrides import dispatch  # for programs that override only
 
@@ -161,9 +175,11 @@ def taken_over(function: Function, args: Any, kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
+def _is_list(value: Any) -> bool:
+    return isinstance(value, tuple | list)
+
+
 def _may_override(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return any(hasattr(type(v), "__torch_function__") for v in value)
     return hasattr(type(value), "__torch_function__") and not isinstance(value, Tensor)
 
 
@@ -188,7 +204,7 @@ _EXACT = frozenset({  # functions that convert nothing on the way into `out`
 
 def deliver(target: Any, result: Any, name: str) -> Any:
     """Write a result into `out`, which takes the result's shape."""
-    from rushlight import config, errors  # the slow path only
+    from rushlight import config  # the slow path only
 
     if not isinstance(target, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")

@@ -197,9 +197,13 @@ class Op:
 
     def __call__(self, *operands: Any, **attrs: Any) -> Any:
         """Record the operation on tensors and Python numbers."""
-        if not self.attrs:
-            return recorder.record(self, operands, ())
-        return recorder.record(self, operands, tuple([attrs[a] for a in self.attrs]))
+        try:
+            if not self.attrs:
+                return recorder.record(self, operands, ())
+            return recorder.record(self, operands, tuple([attrs[a] for a in self.attrs]))
+        except errors.NotAnOperandError as error:
+            place = next((i for i, x in enumerate(operands, 1) if x is error.got), 0)
+            raise errors.not_an_operand(self.name, place, error.got) from None
 
     def __getattr__(self, name: str) -> Any:
         """`uses` and `uses_out`, found when first asked for: reading bytecode takes time."""

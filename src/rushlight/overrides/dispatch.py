@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType
 from typing import Any  # functions of any signature, operands of any class
 
+from rushlight import errors
 from rushlight.config import process
 from rushlight.surface import NAMESPACES
 from rushlight.tensor import Tensor, disabled_torch_function
@@ -26,6 +27,7 @@ class _Scopes(threading.local):
     modes: tuple[Any, ...] = ()  # the innermost last
     no_subclasses = False
     no_modes = False
+    running: Any = None  # the function that the default handler calls
 
 
 scopes = _Scopes()
@@ -37,7 +39,9 @@ _PLAIN = frozenset((Tensor, int, float, bool, complex, str, type(None), dict, sl
 
 def _overrides(kind: type) -> bool:
     method = getattr(kind, "__torch_function__", None)
-    return method is not None and method is not disabled_torch_function
+    if method is None or method is disabled_torch_function:
+        return False
+    return not errors.is_foreign(kind)  # PyTorch's own method calls the function again
 
 
 def _candidates(values: Iterable[Any]) -> Iterator[Any]:

@@ -69,8 +69,15 @@ def default_handler(cls: type, func: Function, types: Any, args: Any, kwargs: An
     """What `Tensor.__torch_function__` does: the function, with results of the subclass."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
-    with DisableTorchFunctionSubclass():
-        result = func(*args, **(kwargs or {}))
+    outer = scopes.running
+    if outer is not None and outer == func:  # no function of ours asks while it is disabled
+        raise TypeError(f"{func!r} is of another library and takes no tensor of rushlight")
+    scopes.running = func
+    try:
+        with DisableTorchFunctionSubclass():
+            result = func(*args, **(kwargs or {}))
+    finally:
+        scopes.running = outer
     return result if func in get_default_nowrap_functions() else converted(result, cls)
 
 

@@ -311,7 +311,7 @@ def _wrapped(number: int) -> int:
 def number_type(number: Any) -> TensorType:
     """The type of a number of another class than Python's own; TypeError for what is none."""
     if not isinstance(number, int | float | complex | np.number | np.bool_):
-        raise TypeError(f"expected a Tensor or a number, but got {type(number).__name__}")
+        raise errors.NotAnOperandError(number)
     return NUMBER_TYPES[of_number(number)]  # type: ignore[arg-type]
 
 
