@@ -31,8 +31,8 @@ _MASK32 = 0xFFFFFFFF
 def _take(generator: Any, count: int) -> tuple[int, Any]:
     """Seed and first counter of a draw; inside `vmap` a counter for each sample."""
     source = default_generator if generator is None else generator
-    if not isinstance(source, Generator):
-        raise errors.not_a_generator(source)
+    if generator is not None and not isinstance(generator, Generator):
+        raise errors.not_a_generator(generator)
     if not batching.active.batches:
         return source.take(count)
     batches = batching.drawing()
