@@ -9,6 +9,7 @@ import pytest
 
 import rushlight as torch
 from rushlight.autograd import Function, GradcheckError, gradcheck, gradgradcheck
+from rushlight.trace.trace import local
 
 
 class Square(Function):
@@ -213,3 +214,16 @@ def test_a_running_sum_of_losses_keeps_no_graph() -> None:
     assert total.item() == 16
     with pytest.raises(RuntimeError, match="second time"):
         total.backward()
+
+
+def test_remembered_passes_list_only_the_nodes_that_they_freed() -> None:
+    w = torch.ones(3, requires_grad=True)
+    w.sum().item()  # so that the passes share one trace
+    for _ in range(20):
+        w.square().sum().backward()
+    edge, counts = local.trace.edge, []
+    while edge is not None:
+        counts += [len(memo.freed) for memo in (edge.memos or {}).values()]
+        edge = edge.parent
+    assert counts and max(counts) <= 3
+    assert w.grad.tolist() == [40.0] * 3

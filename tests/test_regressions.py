@@ -60,3 +60,12 @@ def test_slices_of_tensors_that_are_gone_keep_their_own_data():
     tables = [[[float(i), 0.0], [float(-i), 0.5]] for i in range(40)]
     rows = [torch.tensor(table)[1] * 1.0 for table in tables]  # each table dies at once
     assert torch.stack(rows).tolist() == [table[1] for table in tables]
+
+
+def test_copies_broadcast_among_empty_tensors() -> None:
+    for own, other in (((0, 3), (0, 1)), ((3, 0), (1, 0)), ((0, 3), (1, 1))):
+        assert torch.zeros(*own).copy_(torch.zeros(*other)).shape == own
+    with pytest.raises(RuntimeError):
+        torch.zeros(3).copy_(torch.zeros(0))
+    with pytest.raises(RuntimeError):
+        torch.zeros(1).copy_(torch.zeros(0))

@@ -134,7 +134,6 @@ def _remembered(trace: Any, root: Any, gradient: Any, retain_graph: bool) -> Non
         return
     leaves, numbers = len(trace.leaves), len(trace.numbers)
     accumulators = list(trace.accumulators)
-    nodes = list(trace.nodes)
     epoch = trace.epoch
     walk = Walk(retain_graph, False)
     walk.start([root], [gradient])
@@ -147,10 +146,9 @@ def _remembered(trace: Any, root: Any, gradient: Any, retain_graph: bool) -> Non
         if accumulator in walk.reached and target is not None and target._grad is not None:
             value = target._grad._storage.value
             results.append((i, value.type, value.position, target._grad._view))
-    freed = [i for i, node in enumerate(nodes) if node is None or node.freed]
     if edge.memos is None:
         edge.memos = {}
-    edge.memos[key] = _Memo(trace.edge, trace.numbers[numbers:], results, freed)
+    edge.memos[key] = _Memo(trace.edge, trace.numbers[numbers:], results, walk.freed)
 
 
 def _replay(trace: Any, memo: _Memo) -> None:  # hot
@@ -199,6 +197,7 @@ class Walk:
         self.pending: dict[Node, Gradients] = {}
         self.heap: list[tuple[int, int, Node]] = []
         self.reached: set[Node] = set()
+        self.freed: list[int] = []  # nodes of this trace, by index
         self.wanted: dict[tuple[Node, int], int] | None = None
         self.found: list[Any] = []
         self.needed: set[Node] | None = None
@@ -331,8 +330,8 @@ class Walk:
             ):
                 if after is not None and grad is not None:
                     self.send(after, output, fit(_outside(grad, after), saved))
-        if not self.retain_graph:
-            local.trace.free_node(node)
+        if not self.retain_graph and local.trace.free_node(node):
+            self.freed.append(node.index)
 
 
 def without_history(x: Any) -> Any:

@@ -194,11 +194,13 @@ class Trace:
         """The value of the number that has just joined at `position`."""
         return self.new_value(self.edge.outs[0], position)
 
-    def free_node(self, node: Node) -> None:
-        """Free a node, and let it go if nobody else has it."""
+    def free_node(self, node: Node) -> bool:
+        """Free a node, and let it go if nobody else has it. Whether it is of this trace."""
         node.free()
-        if node.epoch == self.epoch:
+        is_own = node.epoch == self.epoch
+        if is_own:
             self.nodes[node.index] = None
+        return is_own
 
     def join_node(self, node: Node) -> None:
         """A gradient node from before this epoch (or a leaf's) gets an index in this trace."""

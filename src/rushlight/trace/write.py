@@ -137,10 +137,7 @@ def write(x: Any, source: Any, op_name: str) -> Any:
         if config.process.has_places:
             source = hooks.beside(source, x)
         if source._shape != x._shape:
-            if (
-                source.numel() == 0
-                or views.broadcast_shapes(op_name, source._shape, x._shape) != x._shape
-            ):
+            if views.broadcast_shapes(op_name, source._shape, x._shape) != x._shape:
                 raise errors.shape_in_place(op_name, x._shape, source._shape)
             source = source.expand(x._shape)
         if source.dtype is not x.dtype:
