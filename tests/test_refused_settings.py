@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import rushlight as torch
@@ -100,3 +102,22 @@ def test_compile_knows_its_modes_and_backends() -> None:
         torch.compile(len, mode="default", options={})
     with pytest.raises(NotImplementedError, match="other compilers"):
         torch.compile(len, backend=lambda graph, inputs: graph)
+
+
+def test_targets_of_binary_cross_entropy() -> None:
+    p = torch.tensor([0.25, 0.5])
+    for kind in (torch.int64, torch.bool):
+        target = torch.tensor([1, 0]).to(kind)
+        with pytest.raises(RuntimeError, match=f"dtype {kind}.*expected torch.float32"):
+            F.binary_cross_entropy(p, target)
+        with pytest.raises(RuntimeError, match=f"not implemented for {kind}"):
+            F.binary_cross_entropy_with_logits(p, target)
+        with pytest.raises(RuntimeError, match=f"not implemented for {kind}"):
+            nn.BCEWithLogitsLoss(pos_weight=torch.tensor(2.0))(p, target)
+    with pytest.raises(RuntimeError, match="dtype torch.float64"):
+        nn.BCELoss()(p, p.double())
+    with pytest.raises(NotImplementedError, match="not implemented for torch.int64"):
+        F.binary_cross_entropy(torch.tensor([1]), torch.tensor([1.0]))
+    mixed = F.binary_cross_entropy_with_logits(p, p.double())  # softplus(x) - x * t
+    right = sum(math.log1p(math.exp(x)) - x * x for x in (0.25, 0.5)) / 2
+    assert mixed.item() == pytest.approx(right, rel=1e-6)

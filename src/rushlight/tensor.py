@@ -26,6 +26,7 @@ from rushlight.ops import (
     selection,
 )
 from rushlight.ops.registry import Op, recorder
+from rushlight.trace import origin
 from rushlight.trace.placement import is_meta
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import Accumulate, Node, RemovableHandle
@@ -361,6 +362,12 @@ class Tensor:
 
     @property
     def grad(self) -> Tensor | None:
+        if self._grad is None and not (self.is_leaf or self.retains_grad):
+            origin.warn_caller(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
+                "It is not filled by backward() unless retain_grad() was called on this Tensor "
+                "before. If you meant a leaf, access that instead."
+            )
         return self._grad
 
     @grad.setter

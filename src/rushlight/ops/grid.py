@@ -8,7 +8,6 @@ sums at the elements that were read, those by the grid come from the weights.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Sequence
 from typing import Any  # operands are tensors
 
@@ -58,9 +57,10 @@ def grid_sample(
 def _aligned(op: str, given: bool | None) -> bool:
     """`align_corners`, False by default; PyTorch warns of that still."""
     if given is None:
-        warnings.warn(
-            f"{op}: align_corners is False by default; say so (or True) to avoid this warning.",
-            stacklevel=3,
+        from rushlight.trace.origin import warn_caller  # the trace comes after ops
+
+        warn_caller(
+            f"{op}: align_corners is False by default; say so (or True) to avoid this warning."
         )
     return bool(given)
 

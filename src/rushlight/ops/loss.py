@@ -7,7 +7,6 @@ or 'none'; the old `size_average` and `reduce` are still taken.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any  # operands are tensors
 
 from rushlight import errors, views
@@ -26,14 +25,19 @@ def reduced(losses: Any, reduction: str) -> Any:
     return losses.sum() if reduction == "sum" else losses
 
 
+def _warn(text: str) -> None:
+    from rushlight.trace.origin import warn_caller  # the trace comes after ops
+
+    warn_caller(text)
+
+
 def _paired(name: str, input: Any, target: Any) -> None:
     """Warn, as PyTorch does, of sizes that only agree by broadcasting."""
     if input.shape != target.shape:
-        warnings.warn(
+        _warn(
             f"{name}: Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
-            f"Please ensure they have the same size.",
-            stacklevel=3,
+            f"Please ensure they have the same size."
         )
         views.broadcast_shapes(name, input.shape, target.shape)
 
@@ -137,7 +141,8 @@ def binary_cross_entropy(
 ) -> Any:
     """-(t log p + (1 - t) log(1 - p)), the logarithms no less than -100 as in PyTorch.
 
-    input: probabilities in [0, 1].
+    input, target: probabilities in [0, 1], of one floating-point dtype: others raise
+    RuntimeError.
     """
     reduction = reduction_of(reduction, size_average, reduce)
     if input.shape != target.shape:
@@ -145,10 +150,21 @@ def binary_cross_entropy(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
+    _check_probabilities("binary_cross_entropy", input, target)
     losses = BINARY_CROSS_ENTROPY(input, target)
     if weight is not None:
         losses = losses * weight
     return reduced(losses, reduction)
+
+
+def _check_probabilities(op: str, input: Any, target: Any) -> None:
+    if not input.dtype.is_floating_point:
+        raise errors.not_implemented_for(op, input.dtype, "floating-point probabilities")
+    if target.dtype is not input.dtype:
+        raise RuntimeError(
+            f"{op}: Found target of dtype {target.dtype!r} but expected {input.dtype!r}, the "
+            f"dtype of input"
+        )
 
 
 def _bce_lower(k: Any, p: Any, t: Any) -> Any:
@@ -178,12 +194,17 @@ def binary_cross_entropy_with_logits(
 ) -> Any:
     """Binary cross-entropy of sigmoid(input), in a form that never overflows.
 
+    target: floating-point numbers; integers and bools raise RuntimeError.
     pos_weight: a factor for the loss of positive targets, broadcast.
     """
     reduction = reduction_of(reduction, size_average, reduce)
     if input.shape != target.shape:
         raise ValueError(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
+        )
+    if not (target.dtype.is_floating_point or target.dtype.is_complex):
+        raise errors.wrong_dtype(
+            "binary_cross_entropy_with_logits", target.dtype, "floating-point targets"
         )
     log_p = logsigmoid(input)
     if pos_weight is None:
@@ -214,12 +235,11 @@ def kl_div(
         total = kl_div(input, target, reduction="sum", log_target=log_target)
         return total / input.shape[0] if input.ndim else total
     if reduction == "mean" and size_average is None and reduce is None:
-        warnings.warn(
+        _warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support "
             "size.'batchmean' divides only by the batch size, and aligns with the KL div math "
             "definition.'mean' will be changed to behave the same as 'batchmean' in the next "
-            "major release.",
-            stacklevel=2,
+            "major release."
         )
     reduction = reduction_of(reduction, size_average, reduce)
     if log_target:

@@ -143,7 +143,21 @@ def _deviation(
 ) -> tuple[Dims, bool, float]:
     dim, unbiased, keepdim = _unpacked(args, dim, unbiased, keepdim)
     dims, chosen = _settings(name, input, args, unbiased, correction, dim)
+    _check_freedom(name, input, dims, chosen)
     return dims, bool(keepdim), chosen
+
+
+def _check_freedom(name: str, input: Any, dims: Dims, correction: float) -> None:
+    """Warn, as PyTorch does, where the divisor is zero and the result therefore nan."""
+    shape = input._shape
+    if 0 not in shape and count_of(shape, dims) > correction:
+        return
+    from rushlight.trace.origin import warn_caller  # the trace comes after ops
+
+    warn_caller(
+        f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+        f"reduction factor (input numel divided by output numel)."
+    )
 
 
 @public("torch", "Tensor", out=True)
