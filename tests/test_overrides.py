@@ -316,6 +316,8 @@ def test_tensors_of_pytorch_are_refused_and_nothing_stays_broken():
         lambda: rushlight.matmul(theirs, mine),
         lambda: nn.functional.linear(theirs, rushlight.ones(2, 2)),
         lambda: torch.add(mine, 1),
+        lambda: rushlight.ones(2).copy_(theirs),
+        lambda: mine[torch.tensor([0])],
     ]
     for call in calls:
         with pytest.raises(TypeError, match="of another library"):

@@ -7,6 +7,7 @@ import rushlight as rl
 
 CALLS = [
     (lambda: rl.sum([1, 2]), r"sum\(\): argument 'input' \(position 1\) .* not list"),
+    (lambda: rl.sum(input=[1]), r"sum\(\): argument 'input' \(position 1\) .* not list"),
     (lambda: rl.mean([1.0]), r"mean\(\): argument 'input' \(position 1\) .* not list"),
     (lambda: rl.softmax([1.0], 0), r"softmax\(\): argument 'input' .* not list"),
     (lambda: rl.matmul([1], [2]), r"matmul\(\): argument 'input' .* not list"),

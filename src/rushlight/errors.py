@@ -6,6 +6,7 @@ errors.x(...)`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 
@@ -108,6 +109,8 @@ def refuses_complex(op: str, got: object) -> RuntimeError:
 
 
 def not_a_tensor(op: str, name: str, got: object) -> TypeError:
+    if is_foreign(type(got)):
+        return foreign_tensor(type(got))
     return TypeError(f"{op}(): argument '{name}' must be Tensor, not {type(got).__name__}")
 
 
@@ -115,6 +118,7 @@ def not_a_generator(got: object) -> TypeError:
     return TypeError(f"argument 'generator' must be Generator, not {type(got).__name__}")
 
 
+@functools.lru_cache(256)
 def is_foreign(kind: type) -> bool:
     """Whether a class is PyTorch's or derives from one; the package itself never imports it."""
     return any(base.__module__.partition(".")[0] == "torch" for base in kind.__mro__)

@@ -137,7 +137,7 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
                 result = taken_over(inner, args, kwargs)
                 if result is NotImplemented:
                     if isinstance(error, AttributeError):
-                        _check_first(plain, name, args)
+                        _check_first(plain, name, args, kwargs)
                     raise
                 return result
         result = plain(*args, **kwargs)
@@ -151,13 +151,14 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
     return inner
 
 
-def _check_first(plain: Function, name: str, args: Any) -> None:
+def _check_first(plain: Function, name: str, args: Any, kwargs: Any) -> None:
     """Raise for a call that failed because its first argument is no tensor."""
     first = next(iter(inspect.signature(plain).parameters), "")
-    if args and first in ("input", "self", "A") and not isinstance(args[0], Tensor):
+    given = args[0] if args else kwargs.get(first)
+    if first in ("input", "self", "A") and not isinstance(given, Tensor):
         raise TypeError(
             f"{name}(): argument '{first}' (position 1) must be Tensor, "
-            f"not {type(args[0]).__name__}"
+            f"not {type(given).__name__}"
         ) from None
 
 

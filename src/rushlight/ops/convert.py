@@ -253,9 +253,7 @@ def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
     """Take the elements of `src`, broadcast and converted."""
     if not hasattr(src, "_storage"):
         if not isinstance(src, int | float | complex):
-            raise TypeError(
-                f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}"
-            )
+            raise errors.not_a_tensor("copy_", "other", src)
         src = FILL(checked_value("copy_", src, input.dtype), shape=(), dtype=input.dtype)
     if src is input:
         return input
