@@ -6,7 +6,6 @@ errors.x(...)`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 
@@ -118,7 +117,6 @@ def not_a_generator(got: object) -> TypeError:
     return TypeError(f"argument 'generator' must be Generator, not {type(got).__name__}")
 
 
-@functools.lru_cache(256)
 def is_foreign(kind: type) -> bool:
     """Whether a class is PyTorch's or derives from one; the package itself never imports it."""
     return any(base.__module__.partition(".")[0] == "torch" for base in kind.__mro__)

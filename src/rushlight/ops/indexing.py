@@ -263,6 +263,8 @@ def _item(item: Any) -> Any:
         return _checked(item)
     if isinstance(item, np.bool_):
         return bool(item)
+    if isinstance(item, np.integer):
+        return int(item)
     if errors.is_foreign(type(item)):  # has __index__, but its dimensions count
         raise errors.foreign_tensor(type(item))
     if hasattr(item, "__index__") and not isinstance(item, np.ndarray):
