@@ -296,7 +296,7 @@ def deepcopy_tensor(tensor: Any, memo: dict[Any, Any]) -> Any:
     memo[id(tensor)] = copied
     for name, value in user_attributes(tensor).items():
         setattr(copied, name, copy.deepcopy(value, memo))
-    if tensor.grad is not None:
+    if tensor._grad is not None:
         copied.grad = copy.deepcopy(tensor.grad, memo)
     return copied
 
