@@ -297,7 +297,7 @@ def deepcopy_tensor(tensor: Any, memo: dict[Any, Any]) -> Any:
     for name, value in user_attributes(tensor).items():
         setattr(copied, name, copy.deepcopy(value, memo))
     if tensor._grad is not None:
-        copied.grad = copy.deepcopy(tensor.grad, memo)
+        copied.grad = copy.deepcopy(tensor._grad, memo)
     return copied
 
 
