@@ -40,8 +40,8 @@ class Orthogonal(Module):
         """What `forward` maps to the value, or to the orthogonal matrix of its directions."""
         if value.shape != self.shape:
             raise ValueError(
-                f"Expected a matrix or batch of matrices of shape {self.shape}. "
-                f"Got a tensor of shape {value.shape}."
+                f"orthogonal: the parametrised weight has shape {list(self.shape)}, but what "
+                f"is assigned has shape {list(value.shape)}"
             )
         is_wide = value.size(-2) < value.size(-1)
         tall = value.mT if is_wide else value
@@ -51,8 +51,9 @@ class Orthogonal(Module):
             return -rl.eye(*value.shape[-2:], dtype=value.dtype).expand(value.shape).clone()
         if self.orthogonal_map != "householder":
             raise NotImplementedError(
-                "It is not possible to assign to the matrix exponential or the Cayley "
-                "parametrizations when use_trivialization=False."
+                f"orthogonal: a weight cannot be assigned under the map "
+                f"'{self.orthogonal_map}' without use_trivialization=True, since the map has "
+                f"no inverse here"
             )
         x = _reflections(tall)
         return x.mT if is_wide else x
