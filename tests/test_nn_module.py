@@ -379,6 +379,12 @@ def test_layers_in_a_plain_container_are_announced_once(kind: type) -> None:
         list(net.parameters())
 
 
+def test_the_announcement_points_at_the_line_that_made_the_optimizer() -> None:
+    with pytest.warns(UserWarning, match="plain list") as seen:
+        rl.optim.SGD(_Plain(list).parameters(), 0.1)
+    assert [warning.filename for warning in seen] == [__file__]
+
+
 def test_layers_that_are_registered_too_or_frozen_are_not_announced() -> None:
     net = _Plain(list)
     net.registered = nn.ModuleList(net.layers)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any  # attributes of the user's
+
+from rushlight.trace.origin import warn_caller
 
 if TYPE_CHECKING:
     from rushlight.nn.module import Module
@@ -32,11 +33,10 @@ def announce_unregistered(root: Module) -> None:
             if count:
                 place = ".".join(filter(None, (type(root).__name__, path, name)))
                 proper = "ModuleDict" if isinstance(value, dict) else "ModuleList"
-                warnings.warn(
+                warn_caller(
                     f"{place} is a plain {type(value).__name__} of modules: {count} parameters "
                     f"in it are not among parameters(), so no optimizer will train them. Use "
-                    f"nn.{proper}.",
-                    stacklevel=3,
+                    f"nn.{proper}."
                 )
 
 
