@@ -9,7 +9,7 @@ from rushlight import errors
 from rushlight.ops.bounds import check_known
 from rushlight.ops.contract import linear
 from rushlight.ops.elementwise import CAST, WHERE
-from rushlight.ops.pick import PICK, safe_target
+from rushlight.ops.pick import PICK, pick_lower, picked_gradient, safe_target
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 from rushlight.views import View
 
@@ -28,6 +28,41 @@ CLASS_WEIGHT = Op(  # the weight of each target's class; 0 where ignored
     type=lambda weight, target, ignore_index: TensorType(target.shape, weight.dtype),
     lower=weight_lower,
     vjp=NOT_DIFFERENTIABLE,
+)
+
+
+def count_lower(k: Any, target: Any, ignore_index: int, dtype: dt.dtype) -> Any:
+    is_counted = target.differs(ignore_index)
+    return k.cast(k.reduce("sum", k.cast(is_counted, dt.int64), range(len(target.shape))), dtype)
+
+
+COUNT = Op(  # how many targets are not ignored
+    "count_classes",
+    attrs=("ignore_index", "dtype"),
+    type=lambda target, ignore_index, dtype: TensorType((), dtype),
+    lower=count_lower,
+    vjp=NOT_DIFFERENTIABLE,
+)
+
+
+def mean_lower(k: Any, logs: Any, target: Any, dim: int, ignore_index: int) -> Any:
+    found = k.wide(pick_lower(k, logs, target, dim, ignore_index))
+    total = k.reduce("sum", -found, range(len(target.shape)))
+    return k.cast(total / count_lower(k, target, ignore_index, total.dtype), logs.dtype)
+
+
+def _mean_vjp(g: Any, out: Any, logs: Any, target: Any, dim: int, ignore_index: int) -> Any:
+    g = -g / COUNT(target, ignore_index=ignore_index, dtype=g.dtype)
+    g = g.expand(target.shape)
+    return picked_gradient(g, target, dim, logs.shape[dim], ignore_index), None
+
+
+NLL_MEAN = Op(  # minus the mean of the target's class over all targets but the ignored
+    "nll_loss",
+    attrs=("dim", "ignore_index"),
+    type=lambda logs, target, dim, ignore_index: TensorType((), logs.dtype),
+    lower=mean_lower,
+    vjp=_mean_vjp,
 )
 
 
@@ -72,6 +107,8 @@ def _class_loss(
 ) -> Any:
     """-log of the target's class, weighted, smoothed and reduced; `logs` has classes in dim."""
     dim = 1 if logs.ndim > 1 else 0
+    if reduction == "mean" and weight is None and not smoothing:
+        return NLL_MEAN(logs, target, dim=dim, ignore_index=ignore_index)
     loss = -PICK(logs, target, dim=dim, ignore_index=ignore_index)
     factor = None
     if weight is not None:
@@ -83,8 +120,9 @@ def _class_loss(
         return loss
     if reduction == "sum":
         return loss.sum()
-    total = factor if factor is not None else target != ignore_index
-    return loss.sum() / CAST(total.sum(), dtype=loss.dtype)
+    if factor is not None:
+        return loss.sum() / factor.sum()
+    return loss.sum() / COUNT(target, ignore_index=ignore_index, dtype=loss.dtype)
 
 
 def _smoothed(

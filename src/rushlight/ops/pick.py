@@ -47,14 +47,18 @@ CHECKED = Op(  # g; the flush fails where a target is no class (backward reads n
 )
 
 
-def _pick_vjp(g: Any, out: Any, x: Any, target: Any, dim: int, ignore_index: int) -> Any:
-    count = x.shape[dim]
+def picked_gradient(g: Any, target: Any, dim: int, count: int, ignore_index: int) -> Any:
+    """The gradient of a tensor of `count` classes of which `target`'s were picked."""
     g = CHECKED(g, target, count=count, ignore_index=ignore_index)
-    return PLACE(g, target, dim=dim, count=count, ignore_index=ignore_index), None
+    return PLACE(g, target, dim=dim, count=count, ignore_index=ignore_index)
+
+
+def _pick_vjp(g: Any, out: Any, x: Any, target: Any, dim: int, ignore_index: int) -> Any:
+    return picked_gradient(g, target, dim, x.shape[dim], ignore_index), None
 
 
 PICK = Op(  # x at the target's class along dim; 0 where the target is ignore_index
-    "nll_loss",
+    "pick_class",
     attrs=("dim", "ignore_index"),
     type=lambda x, target, dim, ignore_index: TensorType(target.shape, x.dtype),
     lower=pick_lower,

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any  # tensors come later
 
 from rushlight.config import scopes
-from rushlight.ops.registry import TensorType
+from rushlight.dtypes import Category
+from rushlight.ops.registry import NUMBER_TYPES, TensorType
 from rushlight.trace.record import make_tensor, number_tensor
 from rushlight.trace.trace import hooks, local, recording, write_storage
 from rushlight.trace.trie import Edge
@@ -49,7 +50,7 @@ def remembered(
             parts.append(value.position)
             if t._view is not None:
                 parts.append(t._view)
-        joined = [trace.join_number(n) for n in numbers]
+        positions = [trace.number_position(n) for n in numbers]
         start = trace.edge
         whole_key = tuple(parts)
         memo = None if start.memos is None else start.memos.get(whole_key)
@@ -59,11 +60,12 @@ def remembered(
             for i, type, position in memo.writes:
                 write_storage(trace, tensors[i]._storage, trace.new_value(type, position))
             return
-        _record(whole_key, function, tensors, joined)
+        _record(whole_key, function, tensors, positions)
 
 
-def _record(key: Any, function: Any, tensors: Sequence[Any], joined: Sequence[Any]) -> None:
+def _record(key: Any, function: Any, tensors: Sequence[Any], positions: Sequence[int]) -> None:
     trace = local.trace
+    joined = [trace.new_value(NUMBER_TYPES[Category.FLOATING], p) for p in positions]
     start, epoch = trace.edge, trace.epoch
     leaves, count = len(trace.leaves), len(trace.numbers)
     before = [t._storage.value for t in tensors]
