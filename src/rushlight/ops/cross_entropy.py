@@ -32,8 +32,8 @@ CLASS_WEIGHT = Op(  # the weight of each target's class; 0 where ignored
 
 
 def count_lower(k: Any, target: Any, ignore_index: int, dtype: dt.dtype) -> Any:
-    is_counted = target.differs(ignore_index)
-    return k.cast(k.reduce("sum", k.cast(is_counted, dt.int64), range(len(target.shape))), dtype)
+    is_counted = k.cast(target.differs(ignore_index), dt.int64)
+    return k.cast(k.reduce("sum", is_counted, range(len(target.shape))), dtype)
 
 
 COUNT = Op(  # how many targets are not ignored
