@@ -150,16 +150,21 @@ class Linearity(enum.Enum):
 class Op:
     """One operation.
 
-    attrs:  names of the static attributes, in the order they are recorded. type:
-    `type(*operand_types, **attrs) -> TensorType | tuple[TensorType, ...]`; raises for bad
-    input. lower:  `lower(k, *operand_refs, **attrs) -> Ref | tuple[Ref, ...]`. vjp:    `vjp(g,
-    out, *operands, **attrs) -> gradient | tuple[gradient | None, ...]` in public
-            functions of tensors; `g` and `out` are tuples for an op of several results. A
-            gradient of a broadcast operand is summed to its shape by the engine.
-            NOT_DIFFERENTIABLE marks results without gradient. jvp:    `jvp(tangents, out,
-            *operands, **attrs) -> tangent` of the one result, or how the op is linear, where
-            that is shorter than the transpose of `vjp`; tangents are None for operands without
-            one.
+    attrs: names of the static attributes, in the order they are recorded.
+
+    type: `type(*operand_types, **attrs) -> TensorType | tuple[TensorType, ...]`; raises for bad
+    input.
+
+    lower: `lower(k, *operand_refs, **attrs) -> Ref | tuple[Ref, ...]`.
+
+    vjp: `vjp(g, out, *operands, **attrs) -> gradient | tuple[gradient | None, ...]` in public
+    functions of tensors; `g` and `out` are tuples for an op of several results. A gradient of a
+    broadcast operand is summed to its shape by the engine. NOT_DIFFERENTIABLE marks results
+    without gradient.
+
+    jvp: `jvp(tangents, out, *operands, **attrs) -> tangent` of the one result, or how the op is
+    linear, where that is shorter than the transpose of `vjp`; tangents are None for operands
+    without one.
     """
 
     __slots__ = (
