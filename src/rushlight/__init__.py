@@ -70,11 +70,12 @@ globals().update(_ALIASES)
 globals().update(_surface.NAMESPACES["torch"])
 
 _ROOMS = (
-    "_C", "__config__", "__future__", "accelerator", "amp", "autograd", "backends", "compiler",
-    "cpu", "cuda", "data", "distributed", "distributions", "fft", "func", "linalg", "masked",
-    "mps", "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "random",
-    "return_types", "serialization", "signal", "special", "storage", "testing", "types",
-    "utils", "version",
+    "_C", "__config__", "__future__", "_dynamo", "_functorch", "_inductor", "_logging",
+    "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "data",
+    "distributed", "distributions", "fft", "func", "futures", "jit", "linalg", "masked", "mps",
+    "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "random", "return_types",
+    "serialization", "signal", "special", "storage", "testing", "types", "utils", "version",
+    "xpu",
 )  # fmt: skip
 _AUTOCAST = (
     "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",
@@ -87,7 +88,18 @@ _RECURRENT = (
     "rnn_tanh", "rnn_relu", "gru", "lstm", "rnn_tanh_cell", "rnn_relu_cell", "gru_cell",
     "lstm_cell",
 )  # fmt: skip
+_CHECKS = (
+    "_assert", "_assert_async", "_check", "_check_index", "_check_is_size",
+    "_check_not_implemented", "_check_tensor_all", "_check_type", "_check_value",
+    "_check_with",
+)  # fmt: skip
 _ELSEWHERE = dict.fromkeys(_AUTOCAST, "amp.state") | {
+    **dict.fromkeys(_CHECKS, "checks"),
+    "Event": "streams",
+    "Stream": "streams",
+    "ScriptFunction": "jit",
+    "ScriptModule": "jit",
+    "Future": "futures",
     "compile": "compiler",
     "save": "serialization",
     "load": "serialization",

@@ -1,4 +1,4 @@
-"""Nested containers of tensors: flatten and rebuild tuples, lists, dicts and what is registered.
+"""Nested containers of tensors: tuples, lists, dicts and what is registered, taken apart.
 
 A structure is `(kind, context, structures of the parts)`, None for a leaf. The context is what
 besides its parts rebuilds a container: a dict's keys.

@@ -10,6 +10,8 @@ import sys
 from types import ModuleType
 
 from rushlight import nn as _nn
+from rushlight.nn.module_state import IncompatibleKeys as _IncompatibleKeys
+from rushlight.nn.modules import utils
 
 _PLACES = {
     "activation": ("activation", "attention"),
@@ -50,4 +52,5 @@ def _place(name: str) -> ModuleType:
 
 for _name in _PLACES:
     globals()[_name] = _place(_name)
+globals()["module"]._IncompatibleKeys = _IncompatibleKeys
 globals().update({name: getattr(_nn, name) for name in _nn.__all__ if name[0].isupper()})

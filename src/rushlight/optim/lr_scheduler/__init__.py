@@ -24,6 +24,8 @@ from rushlight.optim.lr_scheduler.cycles import (
 )
 from rushlight.optim.lr_scheduler.plateau import ReduceLROnPlateau
 
+_LRScheduler = LRScheduler  # the older name, which classes derive from
+
 __all__ = [
     "ChainedScheduler",
     "ConstantLR",

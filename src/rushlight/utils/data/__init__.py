@@ -2,4 +2,4 @@
 
 from rushlight.data import *
 from rushlight.data import __all__
-from rushlight.utils.data import dataloader, dataset, distributed, sampler
+from rushlight.utils.data import _utils, dataloader, dataset, distributed, sampler
