@@ -269,6 +269,21 @@ def numpy_needs_detach() -> RuntimeError:
     )
 
 
+def numpy_of_marked(is_conj: bool) -> RuntimeError:
+    bit, way = ("conjugate", "conj") if is_conj else ("negative", "neg")
+    return RuntimeError(
+        f"Can't call numpy() on Tensor that has {bit} bit set. Use "
+        f"tensor.resolve_{way}().numpy() instead."
+    )
+
+
+def view_of_marked(op: str, got: str, instead: str) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: the memory of {got} does not hold the values that it reads, so there is no "
+        f"such view of them; {instead} makes a copy that does"
+    )
+
+
 def not_differentiable(op: str) -> NotImplementedError:
     return NotImplementedError(f"the derivative for '{op}' is not implemented")
 

@@ -29,7 +29,7 @@ from rushlight.schedule.reading import SINGLE
 from rushlight.trace.trace import Trace, hooks
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
-from rushlight.views import Recast, View
+from rushlight.views import AnyView, Recast, View
 
 if TYPE_CHECKING:
     from rushlight.native import NativeProgram
@@ -169,9 +169,10 @@ hooks.uninterrupted = _Uninterrupted
 _MANY_WINDOWS = 64
 
 
-def make_window(value: Value, view: View | Recast) -> tuple[Value, View | None]:
+def make_window(value: Value, view: AnyView) -> tuple[Value, AnyView | None]:
     """A Value on the part of a realised value's memory that starts where `view` does."""
     kind = view.dtype if type(view) is Recast else value.type.dtype
+    is_marked = any(views.marks(view))
     low, high = views.span(view) if views.numel(view.shape) else (0, 0)
     is_plain = views.is_contiguous(view.shape, view.strides)
     shape = view.shape if is_plain else (high - low,)
@@ -187,8 +188,10 @@ def make_window(value: Value, view: View | Recast) -> tuple[Value, View | None]:
     elif len(base.windows) > _MANY_WINDOWS:
         base.windows = [r for r in base.windows if r() is not None]
     base.windows.append(weakref.ref(made))
-    inner = None if is_plain else View(view.shape, view.strides, view.offset - low)
-    return made, inner
+    if is_plain and not is_marked:
+        return made, None
+    inner = View(view.shape, view.strides, view.offset - low)
+    return made, views.seen_as(inner, view) if is_marked else inner
 
 
 hooks.make_window = make_window
@@ -263,7 +266,7 @@ def _lower_step(k: Builder, step: Edge, refs: dict[int, Ref]) -> None:
     for operand in step.operands:
         ref = refs[operand.position]
         if operand.view is not None:
-            ref = k.as_strided(k.recast(ref, operand.type.dtype), *operand.view[:3])
+            ref = k.seen(ref, operand.view)
         ref = ref.weakened(operand.type.weak)
         assert ref.shape == operand.type.shape, (step.op.name, ref.shape, operand)
         operands.append(ref)

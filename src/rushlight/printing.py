@@ -187,8 +187,6 @@ def _numbers(tensor: Any) -> np.ndarray:
     """The values as NumPy holds them, or the bits of a dtype that it lacks, so that printing
     computes nothing.
     """
-    if getattr(tensor, "is_conj", bool)() or getattr(tensor, "is_neg", bool)():
-        tensor = tensor.detach().resolve_conj().resolve_neg()
     array: np.ndarray = tensor.detach()._array()
     return array
 

@@ -17,7 +17,7 @@ from rushlight.arrays import from_numpy, tensor
 from rushlight.devices import check_usable, device
 from rushlight.dtypes import dtype, float32, uint8
 from rushlight.ops.convert import TYPE_NAMES
-from rushlight.ops.movement import stored_elements
+from rushlight.ops.movement import memory_of
 from rushlight.tensor import Tensor
 
 _CONVERSIONS = {**dt.ALIASES, "bfloat16": dt.bfloat16, "char": dt.int8, "byte": uint8,
@@ -34,8 +34,7 @@ class _Storage:
     @classmethod
     def _of(cls, x: Tensor) -> Self:
         made = object.__new__(cls)
-        count = stored_elements(x)
-        made._flat = x.detach().as_strided((count,), (1,), 0)
+        made._flat = memory_of(x)
         return made
 
     @property

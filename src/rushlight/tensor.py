@@ -33,7 +33,7 @@ from rushlight.trace.tape import Accumulate, Node, RemovableHandle
 from rushlight.trace.trace import hooks, settle
 from rushlight.trace.value import Storage
 from rushlight.trace.write import current_node, tracks_gradients
-from rushlight.views import View
+from rushlight.views import AnyView, Recast
 
 
 def disabled_torch_function(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -107,7 +107,7 @@ class Tensor:
     _shape: tuple[int, ...]
     _strides: tuple[int, ...]
     _offset: int
-    _view: View | None  # None: reads the whole storage in order
+    _view: AnyView | None  # None: reads the whole storage in order
     _node: Node | None
     _output: int
     _grad: Tensor | None
@@ -248,7 +248,7 @@ class Tensor:
                 f"{len(self._shape)}-D "
                 f"tensor."
             )
-        return movement.adjoint(self) if self._shape else self
+        return movement.adjoint(self) if self._shape else complex_parts.conj(self)
 
     @property
     def mH(self) -> Any:
@@ -489,7 +489,6 @@ class Tensor:
     def _make_subclass(cls, kind: Any, data: Tensor, require_grad: bool = False) -> Any:
         """A tensor of class `kind` on the memory of `data`, without history."""
         out = make_tensor(kind, data._storage, data._storage.value.type)
-        out.dtype = data.dtype
         if data._view is not None:
             set_view(out, data._view)
         if require_grad:
@@ -499,20 +498,38 @@ class Tensor:
     # -- values
 
     def _array(self) -> Any:
-        """This tensor's elements as a NumPy view of its memory (stored bits for bfloat16)."""
+        """This tensor's elements as a NumPy view of its memory (stored bits for bfloat16); a
+        copy of them where they are conjugates or negatives of what is there.
+        """
         return self._array_on(realised(self._storage))
 
     def _array_on(self, buffer: Any) -> Any:
         kind = self.dtype.storage
         strides = tuple(s * kind.itemsize for s in self._strides)
-        return buffer.as_numpy(kind, self._shape, strides, self._offset * kind.itemsize)
+        array = buffer.as_numpy(kind, self._shape, strides, self._offset * kind.itemsize)
+        return array if type(self._view) is not Recast else self._as_read(array)
+
+    def _as_read(self, stored: Any) -> Any:
+        """What is in memory, conjugated and negated as the view says."""
+        is_conj, is_neg = views.marks(self._view)
+        array = np.conjugate(stored) if is_conj else stored
+        if not is_neg:
+            return array
+        if self.dtype is dt.bfloat16 or self.dtype.is_float8:  # bits, the highest the sign
+            return array ^ array.dtype.type(1 << 8 * array.itemsize - 1)
+        return np.negative(array)
 
     def numpy(self, *, force: bool = False) -> Any:
-        """The elements as a NumPy array that shares this tensor's memory."""
+        """The elements as a NumPy array that shares this tensor's memory.
+
+        force: copy what cannot be shared, instead of raising (gradients, conjugates).
+        """
         if is_meta(self) and not force:
             raise errors.numpy_of_meta()
         if not force and self.requires_grad:
             raise errors.numpy_needs_detach()
+        if not force and any(marks := views.marks(self._view)):
+            raise errors.numpy_of_marked(is_conj=marks[0])
         if self.dtype is dt.bfloat16 or self.dtype.is_float8:
             name = "BFloat16" if self.dtype is dt.bfloat16 else self.dtype.name.capitalize()
             raise TypeError(f"Got unsupported ScalarType {name}")

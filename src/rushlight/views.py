@@ -21,14 +21,31 @@ class View(NamedTuple):
 
 
 class Recast(NamedTuple):
-    """A view of a buffer of another dtype: all counts are in elements of `dtype`. So real
-    tensors read the parts of complex ones, and complex tensors read pairs of real numbers.
+    """A view that sees other elements than the buffer's own. All counts are in elements of
+    `dtype`: so real tensors read the parts of complex ones, and complex tensors read pairs of
+    real numbers. What is read is conjugated and negated as the marks say, and what is written
+    is too before it is stored.
     """
 
     shape: Shape
     strides: Shape
     offset: int
     dtype: dtype
+    is_conj: bool = False
+    is_neg: bool = False
+
+
+AnyView = View | Recast
+
+
+def marks(view: AnyView | None) -> tuple[bool, bool]:
+    """Whether what is read through the view is conjugated, and whether it is negated."""
+    return (view.is_conj, view.is_neg) if type(view) is Recast else (False, False)
+
+
+def seen_as(view: View, by: AnyView | None) -> AnyView:
+    """Other elements, seen as the elements that `by` reads are."""
+    return Recast(*view, *by[3:]) if type(by) is Recast else view
 
 
 def numel(shape: Sequence[int]) -> int:
@@ -187,7 +204,7 @@ def reduced_shape(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> S
     return tuple(s for i, s in enumerate(shape) if i not in dims)
 
 
-def span(view: View | Recast) -> tuple[int, int]:
+def span(view: AnyView) -> tuple[int, int]:
     """The lowest and one past the highest element that a non-empty view touches."""
     low = high = view.offset
     for size, stride in zip(view.shape, view.strides, strict=True):

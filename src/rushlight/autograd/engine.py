@@ -28,7 +28,7 @@ from rushlight.trace.trace import hooks as trace_hooks
 from rushlight.trace.trace import local, recording, write_storage
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
-from rushlight.views import View
+from rushlight.views import AnyView
 
 Gradients = dict[int, Any]  # output number -> gradient
 
@@ -53,7 +53,7 @@ class _Memo:
 
     end: Edge
     numbers: list[Any]
-    gradients: list[tuple[int, TensorType, int, View | None]]
+    gradients: list[tuple[int, TensorType, int, AnyView | None]]
     freed: list[int]
 
 
@@ -398,11 +398,7 @@ def zeros(type: TensorType) -> Any:
 def restore(saved: Saved) -> Any:
     """A saved operand as a tensor without history, or its ghost."""
     value, view, shape, dtype = saved
-    if value is None:
-        return Ghost(shape, dtype)
-    if view is None:
-        return value_tensor(value)
-    return value_tensor(value, *view)
+    return Ghost(shape, dtype) if value is None else value_tensor(value, view)
 
 
 def _attach(node: Node, operands: list[Any], out: Any) -> None:

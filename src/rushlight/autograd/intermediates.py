@@ -16,17 +16,18 @@ from typing import Any  # ctx holds anything
 
 from rushlight import errors, tree
 from rushlight.autograd import engine
+from rushlight.ops.complex_parts import RECAST
 from rushlight.ops.movement import AS_STRIDED
-from rushlight.ops.registry import OPS, Op, TensorType
+from rushlight.ops.registry import Op, TensorType
 from rushlight.trace.tape import Node, Saved
 from rushlight.trace.trace import Trace, hooks, local, recording
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Value
 from rushlight.trace.write import current_node
-from rushlight.views import View
+from rushlight.views import AnyView, Recast
 
 Source = tuple[Node, int]  # a gradient node and one of its outputs
-Place = tuple[int, View | None]  # a position of the trace, and how it is read
+Place = tuple[int, AnyView | None]  # a position of the trace, and how it is read
 _NOWHERE = (None, 0)
 
 
@@ -204,21 +205,21 @@ class _Derivation:
     def _value(self, position: int) -> Value:
         return self.trace.new_value(self.types[position], position)
 
-    def _source(self, position: int, view: View | None) -> Source | tuple[None, int]:
+    def _source(self, position: int, view: AnyView | None) -> Source | tuple[None, int]:
         """The node that a gradient of a value, read through `view`, goes to."""
         known = self.sources.get((position, view))
         if known is not None or view is None:
             return known or _NOWHERE
         whole = self.sources.get((position, None))
+        own = self.types[position]
+        kind = view.dtype if type(view) is Recast else own.dtype
         if whole is None:
             is_other_view = any(place[0] == position for place in self.sources)
-            state = (None, None, view.shape, self.types[position].dtype)
+            state = (None, None, view.shape, kind)
             return self.history.forgotten(state) if is_other_view else _NOWHERE
-        type = self.types[position]
-        op = AS_STRIDED if len(view) == 3 else OPS["recast"]
-        node = Node(op, tuple(view), (whole,))
-        node.saved = ((None, None, type.shape, type.dtype),)
-        node.out_types = (TensorType(view.shape, type.dtype),)
+        node = Node(RECAST if type(view) is Recast else AS_STRIDED, tuple(view), (whole,))
+        node.saved = ((None, None, own.shape, own.dtype),)
+        node.out_types = (TensorType(view.shape, kind),)
         self._join(node)
         self.sources[position, view] = (node, 0)
         return node, 0

@@ -32,6 +32,7 @@ from rushlight.trace.record import number_tensor
 from rushlight.trace.trace import hooks
 from rushlight.trace.value import Value
 from rushlight.trace.write import current_node
+from rushlight.views import Recast
 
 _plain_record = recorder.record
 _plain_alias = hooks.alias
@@ -56,11 +57,8 @@ class Level:
         whole = self._tangents[x._storage.value]
         if x._view is None:
             return whole
-        shape, strides, offset = x._shape, x._strides, x._offset
-        place = {"shape": shape, "strides": strides, "offset": offset}
-        if x.dtype is whole.dtype:
-            return take_view(AS_STRIDED, in_order(whole), **place)
-        return take_view(RECAST, in_order(whole), **place, dtype=x.dtype)
+        op = RECAST if type(x._view) is Recast else AS_STRIDED
+        return take_view(op, in_order(whole), **x._view._asdict())
 
     def set_tangent(self, x: Any, tangent: Any) -> None:
         """Give a tensor that is all of its storage a tangent of its shape and dtype."""

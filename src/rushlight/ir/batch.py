@@ -66,7 +66,7 @@ def lower_batched(k: Builder, step: Any, refs: Mapping[int, Ref]) -> list[Ref]:
     for operand in step.operands:
         ref = batch.given(refs[operand.position], operand.type.levels)
         if operand.view is not None:
-            ref = batch.as_strided(batch.recast(ref, operand.type.dtype), *operand.view[:3])
+            ref = batch.seen(ref, operand.view)
         assert ref.shape == operand.type.shape, (step.op.name, ref.shape, operand)
         operands.append(ref.weakened(True) if operand.type.weak else ref)
     k.origin = step

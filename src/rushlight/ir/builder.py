@@ -18,7 +18,7 @@ from rushlight.ir.node import Arg, Node, view_of
 from rushlight.ir.planes import over_planes
 from rushlight.ir.prims import PRIMS
 from rushlight.ir.ref import Operand, Pair, Ref, part_view
-from rushlight.views import Shape, View
+from rushlight.views import AnyView, Recast, Shape, View
 
 EMPTY_RESULTS = {"sum": 0, "prod": 1, "any": False, "all": True}  # reductions of nothing
 
@@ -254,6 +254,18 @@ class Builder:
             return self.interleaved(x)
         count = views.numel(x.shape) // 2
         return self.paired(self.as_strided(x, (count, 2), (2, 1)))
+
+    def seen(self, x: Ref, view: AnyView) -> Ref:
+        """x's memory as a tensor reads it through `view`."""
+        kind = view.dtype if type(view) is Recast else x.dtype
+        strided = self.as_strided(self.recast(x, kind), view.shape, view.strides, view.offset)
+        return self.marked(strided, view)
+
+    def marked(self, x: Ref, view: AnyView) -> Ref:
+        """x conjugated and negated as a view says: on the way out of memory, and into it."""
+        is_conj, is_neg = views.marks(view)
+        x = self.conj(x) if is_conj else x
+        return -x if is_neg else x
 
     # -- computed by kernels of their own
 

@@ -183,7 +183,7 @@ def update(
         if isinstance(part, Pair):
             planes += [(p, part_view(view, i)) for i, p in enumerate((part.re, part.im))]
         else:
-            planes.append((part, View(*view[:3])))  # the view is one of real numbers
+            planes.append((part, view))  # the view is one of real numbers
     below = k.interleaved(base) if isinstance(base, Pair) else base
     real_shape = (*shape, 2) if dtype.is_complex else shape
     out = k.update(below, planes, real_shape, dtype.to_real())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any  # operands are tensors
 
-from rushlight import config, views
-from rushlight.dtypes import dtype, float16, float32, float64
+from rushlight import config, errors, views
+from rushlight.dtypes import bool_, dtype, float16, float32, float64
 from rushlight.ops.creation import unrelated
 from rushlight.ops.elementwise import (
     CAST,
@@ -24,13 +24,26 @@ from rushlight.views import Recast, Shape, View
 
 
 def _parts_view(x: Any) -> Recast:
+    is_conj, is_neg = views.marks(x._view)
+    if is_conj:
+        raise errors.view_of_marked("view_as_real", "a conjugate", "resolve_conj()")
     shape, strides = x._shape, tuple(2 * s for s in x._strides)
-    return Recast((*shape, 2), (*strides, 1), 2 * x._offset, x.dtype.to_real())
+    kind = x.dtype.to_real()
+    return Recast((*shape, 2), (*strides, 1), 2 * x._offset, kind, False, is_neg)
 
 
 def _part_view(x: Any, part: int) -> Recast:
-    strides = tuple(2 * s for s in x._strides)
-    return Recast(x._shape, strides, 2 * x._offset + part, x.dtype.to_real())
+    """The imaginary parts of a conjugate are the negatives of those in memory."""
+    is_conj, is_neg = views.marks(x._view)
+    strides, kind = tuple(2 * s for s in x._strides), x.dtype.to_real()
+    is_turned = is_neg != (is_conj and part == 1)
+    return Recast(x._shape, strides, 2 * x._offset + part, kind, False, is_turned)
+
+
+def _marked_view(x: Any, conj: bool, neg: bool) -> Recast:
+    """The same elements, conjugated or negated once more."""
+    is_conj, is_neg = views.marks(x._view)
+    return Recast(*own_view(x), x.dtype, is_conj != conj, is_neg != neg)
 
 
 def _whole_view(x: Any) -> Recast:
@@ -48,32 +61,56 @@ def _whole_view(x: Any) -> Recast:
             "dimension"
         )
     halved = tuple(s // 2 for s in strides[:-1])
-    return Recast(shape[:-1], halved, offset // 2, x.dtype.to_complex())
+    _, is_neg = views.marks(x._view)
+    return Recast(shape[:-1], halved, offset // 2, x.dtype.to_complex(), False, is_neg)
 
 
 def _recast_vjp(
-    g: Any, out: Any, x: Any, shape: Shape, strides: Shape, offset: int, dtype: dtype
-) -> Any:
-    if not x.dtype.is_complex:
-        pairs = View((*shape, 2), (*(2 * s for s in strides), 1), 2 * offset)
-        return SCATTER_VIEW(view_as_real(g), shape=tuple(x.shape), view=pairs)
+    g: Any, out: Any, x: Any, shape: Shape, strides: Shape, offset: int, dtype: dtype,
+    is_conj: bool, is_neg: bool,
+) -> Any:  # fmt: skip
+    g = CONJ_PHYSICAL(g) if is_conj else g
+    g = -g if is_neg else g
     view = View(shape, strides, offset)
-    return view_as_complex(SCATTER_VIEW(g, shape=(*x.shape, 2), view=view))
+    if dtype is x.dtype:
+        return SCATTER_VIEW(g, shape=tuple(x.shape), view=view)
+    if dtype.is_complex:
+        pairs = View((*shape, 2), (*(2 * s for s in strides), 1), 2 * offset)
+        return SCATTER_VIEW(_pairs_of(g), shape=tuple(x.shape), view=pairs)
+    return _numbers_of(SCATTER_VIEW(g, shape=(*x.shape, 2), view=view))
 
 
-RECAST = view_op(
+def _numbers_of(pairs: Any) -> Any:
+    """Complex numbers of pairs that may lie anywhere."""
+    return COMPLEX(pairs[..., 0], pairs[..., 1])
+
+
+def _pairs_of(numbers: Any) -> Any:
+    return take_view(AS_REAL, resolve_conj(numbers))
+
+
+RECAST = view_op(  # of a tensor that is all of its storage: any other view of it
     "recast",
-    lambda x, shape, strides, offset, dtype: Recast(shape, strides, offset, dtype),
-    ("shape", "strides", "offset", "dtype"),
+    lambda x, **view: Recast(**view),
+    Recast._fields,
     _recast_vjp,
 )
-AS_REAL = view_op("view_as_real", _parts_view, (), lambda g, out, x: view_as_complex(g))
-AS_COMPLEX = view_op("view_as_complex", _whole_view, (), lambda g, out, x: view_as_real(g))
+AS_REAL = view_op("view_as_real", _parts_view, (), lambda g, out, x: _numbers_of(g))
+AS_COMPLEX = view_op("view_as_complex", _whole_view, (), lambda g, out, x: _pairs_of(g))
 REAL = view_op(
     "real", lambda x: _part_view(x, 0), (), lambda g, out, x: COMPLEX(g, zeros_of(g))
 )
 IMAG = view_op(
     "imag", lambda x: _part_view(x, 1), (), lambda g, out, x: COMPLEX(zeros_of(g), g)
+)
+CONJ = view_op(
+    "conj",
+    lambda x: _marked_view(x, conj=True, neg=False),
+    (),
+    lambda g, out, x: CONJ_PHYSICAL(g),
+)
+NEG_VIEW = view_op(
+    "neg_view", lambda x: _marked_view(x, conj=False, neg=True), (), lambda g, out, x: -g
 )
 
 
@@ -126,11 +163,11 @@ COMPLEX = Op(
     vjp=lambda g, out, real, imag: (take_view(REAL, g), take_view(IMAG, g)),
     jvp=Linearity.TOGETHER,
 )
-CONJ = Op(
-    "conj",
+CONJ_PHYSICAL = Op(
+    "conj_physical",
     type=lambda x: x,
     lower=lambda k, x: k.conj(x),
-    vjp=lambda g, out, x: CONJ(g),
+    vjp=lambda g, out, x: CONJ_PHYSICAL(g),
     jvp=Linearity.TOGETHER,
 )
 MODULUS = Op(
@@ -160,7 +197,7 @@ ANGLE = Op(
     "angle",
     type=lambda x: TensorType(x.shape, x.dtype.to_real()),
     lower=lambda k, x: k.atan2(x.im, x.re),
-    vjp=lambda g, out, x: masked(x != 0, COMPLEX(zeros_of(g), g) / CONJ(x)),
+    vjp=lambda g, out, x: masked(x != 0, COMPLEX(zeros_of(g), g) / conj(x)),
 )
 
 
@@ -211,38 +248,54 @@ def imag(input: Any) -> Any:
 
 @public("torch", "Tensor")
 def conj(input: Any) -> Any:
-    """The complex conjugate; a real tensor itself."""
-    return CONJ(input) if input.dtype.is_complex else input
+    """The complex conjugate, in the same memory; a real tensor itself.
+
+    >>> import rushlight as torch
+    >>> z = torch.tensor([1 + 2j])
+    >>> z.conj().mul_(1j)
+    tensor([2.+1.j])
+    >>> z
+    tensor([2.-1.j])
+    """
+    return take_view(CONJ, input) if input.dtype.is_complex else input
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def conj_physical(input: Any) -> Any:
-    """The complex conjugate; a real tensor itself."""
-    return conj(input)
+    """The complex conjugate in memory of its own; a real tensor itself."""
+    return CONJ_PHYSICAL(input) if input.dtype.is_complex else input
 
 
 @public("torch", "Tensor")
 def resolve_conj(input: Any) -> Any:
-    """The tensor itself: conjugates are always calculated here."""
-    return input
+    """A copy whose memory holds the conjugates, if x reads them; otherwise x itself."""
+    return input.clone() if is_conj(input) else input
 
 
 @public("torch", "Tensor")
 def resolve_neg(input: Any) -> Any:
-    """The tensor itself: negatives are always calculated here."""
-    return input
+    """A copy whose memory holds the negatives, if x reads them; otherwise x itself."""
+    return input.clone() if is_neg(input) else input
 
 
 @public("torch", "Tensor")
 def is_conj(input: Any) -> bool:
-    """Whether a conjugate still has to be calculated: never here."""
-    return False
+    """Whether the tensor reads the conjugates of what is in its memory."""
+    return views.marks(input._view)[0]
 
 
 @public("torch", "Tensor")
 def is_neg(input: Any) -> bool:
-    """Whether a negative still has to be calculated: never here."""
-    return False
+    """Whether the tensor reads the negatives of what is in its memory."""
+    return views.marks(input._view)[1]
+
+
+@public("torch", "Tensor", name="_neg_view")
+def neg_view(input: Any) -> Any:
+    """The negative, in the same memory: what the imaginary part of a conjugate is."""
+    if input.dtype is bool_:
+        raise errors.wrong_dtype("_neg_view", input.dtype, "no bool")
+    return take_view(NEG_VIEW, input)
 
 
 @public("torch", "Tensor", out=True)

@@ -13,10 +13,10 @@ from rushlight.dtypes import dtype
 from rushlight.ops.creation import FILL, FULL, sizes_of, unrelated
 from rushlight.ops.elementwise import CAST, CLONE
 from rushlight.ops.fill_value import checked_value
-from rushlight.ops.movement import AS_STRIDED, stored_elements, take_view
+from rushlight.ops.movement import AS_STRIDED, memory_of, stored_elements, take_view
 from rushlight.ops.rearrange import constant_pad
 from rushlight.ops.registry import TensorType, public, recorder
-from rushlight.views import View
+from rushlight.views import Recast, View
 
 # -- memory formats
 
@@ -198,6 +198,8 @@ def view_as_dtype(x: Any, kind: dtype) -> Any:
 
     if kind is x.dtype:
         return x.view(x._shape)
+    if any(views.marks(x._view)):
+        raise errors.view_of_marked("view", "a conjugate or negative", "clone()")
     view = _retyped(x, kind)
     if x.is_meta:
         count = x._storage.value.type.nbytes // kind.itemsize
@@ -341,19 +343,17 @@ def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
         raise RuntimeError("cannot resize variables that require grad")
     if any(size < 0 for size in shape):
         raise RuntimeError(f"resize_: negative size in {list(shape)}")
-    own = input._storage.value.type
     needed = input._offset + views.numel(shape)
-    if needed > own.numel:
+    if needed > stored_elements(input):
         _grow(input, needed)
-    set_view(input, View(shape, views.contiguous_strides(shape), input._offset))
+    view = View(shape, views.contiguous_strides(shape), input._offset)
+    set_view(input, views.seen_as(view, input._view))
     return input
 
 
 def _grow(x: Any, count: int) -> None:
-    natural = x.detach()
-    own = x._storage.value.type
-    flat = take_view(AS_STRIDED, natural, shape=(own.numel,), strides=(1,), offset=0)
-    x._storage = constant_pad(flat, (0,), (count - own.numel,))._storage
+    flat = memory_of(x)
+    x._storage = constant_pad(flat, (0,), (count - flat.numel(),))._storage
     x._base = None
 
 
@@ -398,7 +398,7 @@ def set_(
                 f"set_: sizes {errors.shape_text(shape)} at offset {storage_offset} reach "
                 f"beyond a storage of {count} elements, which is not resizable"
             )
-    set_view(input, view)
+    set_view(input, Recast(*view, input.dtype, *views.marks(input._view)))
     return input
 
 
@@ -410,6 +410,7 @@ def is_set_to(input: Any, tensor: Any) -> bool:
         and input._shape == tensor._shape
         and input._strides == tensor._strides
         and input._offset == tensor._offset
+        and views.marks(input._view) == views.marks(tensor._view)
     )
 
 

@@ -11,7 +11,7 @@ from rushlight import config, views
 from rushlight.dtypes import dtype
 from rushlight.layout import check_layout
 from rushlight.ops import movement, sections
-from rushlight.ops.complex_parts import view_as_complex, view_as_real
+from rushlight.ops.complex_parts import resolve_conj, view_as_complex, view_as_real
 from rushlight.ops.creation import FULL, sizes_of, with_grad
 from rushlight.ops.indexing import getitem
 from rushlight.ops.registry import public
@@ -50,6 +50,10 @@ def _detach(input: Any) -> Any:
     return input.detach()
 
 
+def _as_real(input: Any) -> Any:
+    return view_as_real(resolve_conj(input))
+
+
 def _slice(input: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     at = views.dim_index("slice_copy", dim, input.ndim)
     return getitem(input, (*(slice(None),) * at, slice(start, end, step)))
@@ -62,7 +66,7 @@ for _name, _function in {
     "diagonal": movement.diagonal, "expand": movement.expand, "unfold": movement.unfold,
     "as_strided": movement.as_strided, "alias": _alias, "detach": _detach, "slice": _slice,
     "unbind": sections.unbind, "split": sections.split,
-    "split_with_sizes": sections.split_with_sizes, "view_as_real": view_as_real,
+    "split_with_sizes": sections.split_with_sizes, "view_as_real": _as_real,
     "view_as_complex": view_as_complex,
 }.items():  # fmt: skip
     _copying(f"{_name}_copy", _function)

@@ -14,13 +14,13 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.layout import Size
 from rushlight.ops.creation import sizes_of
-from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
-from rushlight.views import Recast, Shape, View
+from rushlight.ops.registry import OPS, Linearity, Op, TensorType, public, recorder
+from rushlight.views import AnyView, Recast, Shape, View
 
 
 def view_op(
     name: str,
-    view: Callable[..., View | Recast],
+    view: Callable[..., AnyView],
     attrs: tuple[str, ...],
     vjp: Callable[..., Any],
 ) -> Op:
@@ -44,22 +44,25 @@ def own_view(x: Any) -> View:
 # -- writes and embeddings: the transposes of views
 
 
-def _write_vjp(g: Any, out: Any, base: Any, source: Any, view: View) -> Any:
-    named = {"shape": view.shape, "strides": view.strides, "offset": view.offset}
+def _write_vjp(g: Any, out: Any, base: Any, source: Any, view: AnyView) -> Any:
+    op = OPS["recast"] if type(view) is Recast else AS_STRIDED
     g = in_order(g)
     rest = g.clone()
-    hole = take_view(AS_STRIDED, rest, **named)
+    hole = take_view(op, rest, **view._asdict())
     recorder.write(hole, hole * 0, "write")
-    return rest, take_view(AS_STRIDED, g, **named)
+    return rest, take_view(op, g, **view._asdict())
+
+
+def _write_lower(k: Any, base: Any, source: Any, view: AnyView) -> Any:
+    place = View(view.shape, view.strides, view.offset)
+    return k.update(base, [(k.marked(source, view), place)], base.shape, base.dtype)
 
 
 WRITE = Op(  # the storage's next Value: `source` written at `view` of `base`
     "write",
     attrs=("view",),
     type=lambda base, source, view: TensorType(base.shape, base.dtype),
-    lower=lambda k, base, source, view: k.update(
-        base, [(source, view)], base.shape, base.dtype
-    ),
+    lower=_write_lower,
     vjp=_write_vjp,
     jvp=Linearity.TOGETHER,
 )
@@ -695,6 +698,12 @@ def stored_elements(x: Any) -> int:
     """How many elements of x's dtype its storage has room for."""
     natural = x._storage.value.type
     return int(natural.numel * natural.dtype.itemsize // x.dtype.itemsize)
+
+
+def memory_of(x: Any) -> Any:
+    """All of x's memory as elements of its dtype as they are there, without history."""
+    place = View((stored_elements(x),), (1,), 0)
+    return take_view(OPS["recast"], x.detach(), **Recast(*place, x.dtype)._asdict())
 
 
 @public("torch", "Tensor")

@@ -16,7 +16,7 @@ from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import Node
 from rushlight.trace.trace import hooks, local, recording
 from rushlight.trace.value import Storage, Value
-from rushlight.views import View
+from rushlight.views import AnyView
 
 _ALONE = 2  # references to a value that only one object holds, while it is counted
 
@@ -30,7 +30,7 @@ class _Result:
     """A tensor that a call makes: which fresh buffer, which part of it, and its history."""
 
     at: int
-    view: View | None
+    view: AnyView | None
     dtype: Any
     node: Node | None
 

@@ -121,7 +121,7 @@ def _kind_of_argument(leaf: Any) -> Any:
         if leaf.__dict__:
             return None
         return (
-            type(leaf), leaf.dtype, leaf._shape, leaf._strides, leaf._view is None,
+            type(leaf), leaf.dtype, leaf._shape, leaf._strides, leaf._view and leaf._view[3:],
             leaf._node is None, leaf._grad is None,
         )  # fmt: skip
     if isinstance(leaf, float | complex):

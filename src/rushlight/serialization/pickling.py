@@ -18,8 +18,8 @@ import numpy as np
 from rushlight.serialization.tensors import (
     STORAGE_NAMES,
     item_size,
+    marks_of,
     public,
-    resolved,
     short_name,
     storage_array,
     user_attributes,
@@ -182,7 +182,6 @@ def _tensor_reduction(tensor: Any) -> Reduction:
 
 
 def _bare_reduction(tensor: Any, *, requires_grad: bool) -> Reduction:
-    tensor = resolved(tensor)
     size, stride = tuple(tensor.shape), tuple(tensor.stride())
     hooks: Any = collections.OrderedDict()
     if tensor.device.type == "meta":
@@ -190,9 +189,11 @@ def _bare_reduction(tensor: Any, *, requires_grad: bool) -> Reduction:
         return rebuild, (tensor.dtype, size, stride, requires_grad)
     offset = tensor.storage_offset()
     arguments = (_StorageReference(tensor.detach()), offset, size, stride, requires_grad, hooks)
+    marks = marks_of(tensor)
+    metadata = (marks,) if marks else ()
     if short_name(tensor.dtype) in STORAGE_NAMES:
-        return _name("torch._utils", "_rebuild_tensor_v2"), arguments
-    return _name("torch._utils", "_rebuild_tensor_v3"), (*arguments, tensor.dtype)
+        return _name("torch._utils", "_rebuild_tensor_v2"), (*arguments, *metadata)
+    return _name("torch._utils", "_rebuild_tensor_v3"), (*arguments, tensor.dtype, *metadata)
 
 
 class _Reduced:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rushlight.serialization.tensors import Bytes, dressed, public, short_name, view_of
+from rushlight.serialization.tensors import Bytes, dressed, marked, public, short_name, view_of
 
 # Any, below: what a file hands over has not been checked yet, and tensors are the core's.
 
@@ -106,11 +106,7 @@ def _tensor(storage: Any, dtype: str, offset: Any, size: Any, stride: Any) -> An
 
 
 def _finished(tensor: Any, requires_grad: Any, metadata: Any) -> Any:
-    if metadata and metadata.get("conj"):
-        tensor = tensor.conj()
-    if metadata and metadata.get("neg"):
-        tensor = -tensor
-    return tensor.requires_grad_(bool(requires_grad))
+    return marked(tensor, metadata or {}).requires_grad_(bool(requires_grad))
 
 
 def _with_attributes(tensor: Any, state: Any) -> Any:

@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,7 @@ CARRIERS = {
 }
 
 ALIGNMENT = 64
+_UNMARKED: Mapping[str, bool] = {}
 
 
 def public() -> Any:  # Any: a module with lazily filled names
@@ -124,8 +125,9 @@ def whole_storage(tensor: Any) -> Any:
     """All of a tensor's storage as a one-dimensional tensor of its dtype, sharing the
     memory.
     """
-    count = tensor.untyped_storage().nbytes() // item_size(short_name(tensor.dtype))
-    return tensor.detach().as_strided((count,), (1,), 0)
+    from rushlight.ops.movement import memory_of  # late, as the public namespace
+
+    return memory_of(tensor)
 
 
 def storage_array(tensor: Any) -> np.ndarray:
@@ -136,9 +138,22 @@ def storage_array(tensor: Any) -> np.ndarray:
 
 def resolved(tensor: Any) -> Any:
     """The tensor itself, or a copy without a pending conjugation or negation."""
-    if getattr(tensor, "is_conj", bool)() or getattr(tensor, "is_neg", bool)():
-        return tensor.detach().resolve_conj().resolve_neg().requires_grad_(tensor.requires_grad)
-    return tensor
+    return tensor.resolve_conj().resolve_neg()
+
+
+def marks_of(tensor: Any) -> dict[str, bool]:
+    """What PyTorch's files say of a tensor beside its view of a storage."""
+    marks = {"conj": tensor.is_conj(), "neg": tensor.is_neg()}
+    return {name: True for name, is_set in marks.items() if is_set}
+
+
+def marked(tensor: Any, marks: Mapping[str, bool]) -> Any:
+    """The tensor that reads what `marks_of` said, from memory that `tensor` reads as it is."""
+    if marks.get("conj"):
+        tensor = tensor.conj()
+    if marks.get("neg"):
+        tensor = tensor._neg_view()
+    return tensor.detach()
 
 
 def user_attributes(tensor: Any) -> dict[str, Any]:
@@ -215,13 +230,12 @@ def _box_of(tensor: Any) -> _StorageBox:
     if not storage.nbytes():
         return _StorageBox(tensor)
     return _being_pickled.setdefault(
-        (storage.data_ptr(), storage.nbytes()), _StorageBox(tensor.detach())
+        (storage.data_ptr(), storage.nbytes()), _StorageBox(whole_storage(tensor))
     )
 
 
 def reduce_tensor(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
     """What `Tensor.__reduce_ex__` returns: how any pickler writes a tensor."""
-    tensor = _as_pickled(tensor)
     name = short_name(tensor.dtype)
     attributes = user_attributes(tensor)
     meta = tensor.device.type == "meta"
@@ -234,12 +248,8 @@ def reduce_tensor(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
         *view,
         bool(tensor.requires_grad),
         attributes,
+        marks_of(tensor),
     )
-
-
-def _as_pickled(tensor: Any) -> Any:
-    plain = resolved(tensor)
-    return plain if plain is tensor else dressed(plain, type(tensor), plain.requires_grad, {})
 
 
 def rebuild_tensor(
@@ -251,6 +261,7 @@ def rebuild_tensor(
     stride: tuple[int, ...],
     requires_grad: bool,
     attributes: dict[str, Any],
+    marks: Mapping[str, bool] = _UNMARKED,
 ) -> Any:
     """The inverse of `reduce_tensor`."""
     if isinstance(data, _StorageBox):  # a shallow copy, which pickles nothing
@@ -258,7 +269,7 @@ def rebuild_tensor(
     else:
         data = data if data is not None else Bytes(np.empty(0, np.uint8), device="meta")
         tensor = view_of(data, dtype_name, offset, size, stride)
-    return dressed(tensor, kind, requires_grad, attributes)
+    return dressed(marked(tensor, marks), kind, requires_grad, attributes)
 
 
 def dressed(tensor: Any, kind: type, requires_grad: bool, attributes: dict[str, Any]) -> Any:

@@ -16,7 +16,7 @@ from rushlight.trace.record import value_tensor
 from rushlight.trace.tape import Node
 from rushlight.trace.trace import Trace, hooks, local
 from rushlight.trace.value import Value
-from rushlight.views import Shape, View
+from rushlight.views import AnyView, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Held:
     """A tensor as it was when it was kept: later writes to it change nothing."""
 
     value: Value
-    view: View | None
+    view: AnyView | None
     shape: Shape
     dtype: Any
 
@@ -41,7 +41,7 @@ class Held:
         return cls(tensor._storage.value, tensor._view, tensor._shape, tensor.dtype)
 
     def tensor(self) -> Any:
-        return value_tensor(self.value, *(self.view or ()))
+        return value_tensor(self.value, self.view)
 
 
 class Packed:
@@ -92,16 +92,12 @@ def pack_node(trace: Trace, node: Node) -> None:
     trace.is_pure = False  # hooks are called in every backward, not remembered
     views = [o.view for o in node.edge.operands]
     node.values = tuple(
-        value if value is None or value.type.weak else Packed(pair, _seen(value, view))
+        value if value is None or value.type.weak else Packed(pair, value_tensor(value, view))
         for value, view in zip(node.values, views, strict=True)
     )
     node.outs = tuple(
         value if value is None else Packed(pair, value_tensor(value)) for value in node.outs
     )
-
-
-def _seen(value: Value, view: View | None) -> Any:
-    return value_tensor(value, *(view or ()))
 
 
 hooks.pack_node = pack_node

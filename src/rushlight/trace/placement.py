@@ -21,7 +21,7 @@ from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.trace import Trace, hooks, local
 from rushlight.trace.trie import Operand
 from rushlight.trace.value import Storage, Value
-from rushlight.views import View
+from rushlight.views import AnyView
 
 
 class _Nowhere:
@@ -41,7 +41,7 @@ class _Nowhere:
 NOWHERE = _Nowhere()
 
 
-def meta_tensor(shape: Any, dtype: Any, view: View | None = None) -> Any:
+def meta_tensor(shape: Any, dtype: Any, view: AnyView | None = None) -> Any:
     """A tensor without elements; `view` reads its storage, which has the shape."""
     config.process.has_places = True
     value = Value(TensorType(tuple(shape), dtype).on_meta(), NOWHERE)

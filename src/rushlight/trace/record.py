@@ -25,7 +25,7 @@ from rushlight.trace.trace import (
 )
 from rushlight.trace.trie import Edge, Operand
 from rushlight.trace.value import Storage, Value
-from rushlight.views import Recast, View
+from rushlight.views import AnyView, Recast, View
 
 _weak = weakref.ref
 
@@ -379,22 +379,17 @@ def number_tensor(number: Any) -> Any:
         return make_tensor(hooks.tensor_class, Storage(value), value.type)
 
 
-def value_tensor(
-    value: Value, shape: Any = None, strides: Any = None, offset: int = 0, kind: Any = None
-) -> Any:
+def value_tensor(value: Value, view: AnyView | None = None) -> Any:
     """A handle on a value by itself, without gradient history."""
     t = make_tensor(hooks.tensor_class, Storage(value), value.type)
-    if kind is not None:
-        t.dtype = kind
-    if shape is not None:
-        set_view(t, View(shape, strides, offset))
+    if view is not None:
+        set_view(t, view)
     return t
 
 
 def alias(x: Any) -> Any:
     """Another handle on what x reads, without gradient history."""
     t = make_tensor(hooks.tensor_class, x._storage, x._storage.value.type)
-    t.dtype = x.dtype
     if x._view is not None:
         set_view(t, x._view)
     return t
@@ -403,13 +398,16 @@ def alias(x: Any) -> Any:
 hooks.alias = alias
 
 
-def set_view(t: Any, view: View | Recast) -> None:
-    """Make the handle, of a dtype that is already set, read its storage through `view`."""
+def set_view(t: Any, view: AnyView) -> None:
+    """Make the handle read its storage through `view`, a plain one in the storage's dtype."""
     natural = t._storage.value.type
     t._shape, t._strides, t._offset = view.shape, view.strides, view.offset
-    if t.dtype is not natural.dtype:
-        t._view = Recast(view.shape, view.strides, view.offset, t.dtype)
-        return
+    if type(view) is Recast:
+        t.dtype = view.dtype
+        if view.dtype is not natural.dtype or view.is_conj or view.is_neg:
+            t._view = view
+            return
+        view = View(view.shape, view.strides, view.offset)
     is_whole = (
         view.offset == 0 and view.shape == natural.shape and view.strides == natural.strides
     )

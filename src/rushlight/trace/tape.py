@@ -11,11 +11,11 @@ from rushlight import errors
 from rushlight.dtypes import dtype
 from rushlight.ops.registry import Op, TensorType
 from rushlight.trace.value import Value
-from rushlight.views import Shape, View
+from rushlight.views import AnyView, Shape
 
 _sequence = itertools.count()
 Saved = tuple[
-    Value | None, View | None, Shape, dtype
+    Value | None, AnyView | None, Shape, dtype
 ]  # an operand; no Value where none is needed
 
 

@@ -18,7 +18,7 @@ from rushlight.trace import misses
 from rushlight.trace.tape import Accumulate, Input, Node, impure_epochs
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
-from rushlight.views import View, numel
+from rushlight.views import AnyView, numel
 
 _epochs = itertools.count(1)
 SMALL_SHARED = 16 << 20  # bytes of shared memory that are copied rather than read at once
@@ -43,7 +43,7 @@ class Hooks:
     reading: Callable[[], None] | None = None  # told when somebody looks at a tensor's memory
     number_in_memory: Callable[[Any, TensorType], Value]
     inspect: Callable[[Trace], Callable[[], None]]
-    make_window: Callable[[Value, View], tuple[Value, View | None]]
+    make_window: Callable[[Value, AnyView], tuple[Value, AnyView | None]]
     pack_node: Callable[[Trace, Node], None]
     beside: Callable[[Any, Any], Any]
     with_elements: Callable[[list[Value]], list[Value]]
@@ -88,7 +88,7 @@ class Trace:
         self.mutated: list[tuple[weakref.ref[Storage], weakref.ref[Value], int]] = []
         self.replaced: list[tuple[weakref.ref[Storage], TensorType, int]] = []  # pending values
         self.is_pure = True
-        self.windows: dict[Any, tuple[Value, View | None]] = {}
+        self.windows: dict[Any, tuple[Value, AnyView | None]] = {}
         self.must_flush = False  # the step being recorded reads memory that may change
         self.window_bases: list[Any] = []  # buffers that windows of this trace read
 
@@ -144,7 +144,7 @@ class Trace:
         self.must_flush = True
         return value
 
-    def window(self, value: Value, view: View) -> tuple[Value, View | None]:
+    def window(self, value: Value, view: AnyView) -> tuple[Value, AnyView | None]:
         """What a view reads of a realised value, as a value of its own that starts there.
 
         Note: windows. The offset of a slice of data (a batch of a data set) must not be part of

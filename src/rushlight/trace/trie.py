@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple  # programs and memos belong to later rooms
 
 from rushlight.ops.registry import Op, TensorType
-from rushlight.views import View
+from rushlight.views import AnyView
 
 
 class Operand(NamedTuple):
     """An operand of an edge: the position of its value, and how it is read."""
 
     position: int
-    view: View | None
+    view: AnyView | None
     type: TensorType  # of the operand as the op sees it
 
 

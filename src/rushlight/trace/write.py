@@ -17,15 +17,16 @@ from rushlight.trace.record import make_tensor, set_view, value_tensor
 from rushlight.trace.tape import Accumulate, Node
 from rushlight.trace.trace import hooks, local, recording, write_storage
 from rushlight.trace.value import Value
-from rushlight.views import Recast, View
+from rushlight.views import AnyView, Recast, View
 
 
-def view_tensor(op: Op, x: Any, view: View | Recast, attrs: tuple[Any, ...]) -> Any:
+def view_tensor(op: Op, x: Any, view: AnyView, attrs: tuple[Any, ...]) -> Any:
     """A tensor on x's storage that reads through `view`; the gradient edge of `op` if
     needed.
     """
     out = make_tensor(hooks.tensor_class, x._storage, x._storage.value.type)
-    out.dtype = view.dtype if type(view) is Recast else x.dtype
+    if type(x._view) is Recast and type(view) is View:
+        view = views.seen_as(view, x._view)
     set_view(out, view)
     base = x if x._base is None else x._base
     out._base = base

@@ -96,8 +96,9 @@ def capsule_of(
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if x.is_meta:
         raise BufferError("Can't export tensors on meta: they have no elements")
-    if x.is_conj():
-        raise BufferError("Can't export tensors with the conjugate bit set")
+    for bit, is_set in (("conjugate", x.is_conj()), ("negative", x.is_neg())):
+        if is_set:
+            raise BufferError(f"Can't export tensors with the {bit} bit set")
     array = (x.clone() if copy else x)._shared_array()
     named = {} if max_version is None else {"max_version": max_version}
     capsule = array.__dlpack__(**named)
