@@ -52,7 +52,7 @@ def prod(
     """Products of the elements that the mask keeps."""
     is_real = input.dtype.is_floating_point or input.dtype.is_complex
     kind = dtype or (input.dtype if is_real else dt.int64)
-    x = _filled(input, mask, 1).to(kind, copy=True)
+    x = _filled(input, mask, 1).to(kind)
     for d in sorted(_dims(input, dim), reverse=True):
         x = x.prod(d, keepdim=bool(keepdim), dtype=dtype)
     return x

@@ -209,7 +209,7 @@ def conjugate(x: Any) -> Any:
     """The complex conjugate, which derivatives of products are made with (of a real tensor or
     number itself).
     """
-    return OPS["conj"](x) if hasattr(x, "dtype") and x.dtype.is_complex else x
+    return OPS["conj_physical"](x) if hasattr(x, "dtype") and x.dtype.is_complex else x
 
 
 def real_part(x: Any) -> Any:

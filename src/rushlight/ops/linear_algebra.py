@@ -15,6 +15,7 @@ from rushlight import dtypes as dt
 from rushlight import errors
 from rushlight.ir.host import takes_batches
 from rushlight.ops import batching
+from rushlight.ops.complex_parts import resolve_conj
 from rushlight.ops.creation import EYE
 from rushlight.ops.elementwise import WHERE, masked, real_part, shared
 from rushlight.ops.registry import Op, TensorType, public
@@ -361,7 +362,7 @@ def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> A
     root, info = CHOLESKY(A.mH if upper else A)
     if check_errors:
         _check_definite(info)
-    return cholesky_ex_result(root.mH if upper else root, info)
+    return cholesky_ex_result(resolve_conj(root.mH) if upper else root, info)
 
 
 def _check_definite(info: Any) -> None:

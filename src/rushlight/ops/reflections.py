@@ -8,6 +8,7 @@ from typing import Any  # operands are tensors, arrays in host functions
 import numpy as np
 
 from rushlight.ir.host import takes_batches
+from rushlight.ops.complex_parts import resolve_conj
 from rushlight.ops.creation import EYE
 from rushlight.ops.elementwise import conjugate
 from rushlight.ops.linear_algebra import Array, check_matrix
@@ -94,7 +95,7 @@ def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool =
     check_matrix("ormqr", input, "input")
     check_matrix("ormqr", other, "other")
     if not left:
-        return ormqr(input, tau, other.mH, True, not transpose).mH
+        return resolve_conj(ormqr(input, tau, other.mH, True, not transpose).mH)
     if input.shape[-2] != other.shape[-2]:
         raise RuntimeError(
             f"ormqr: other.shape[-2] must be equal to input.shape[-2] ({list(input.shape)} and "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
+import numpy as np
+
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.dtypes import dtype
-from rushlight.ir.formulas import log_add_exp
+from rushlight.ir.host import takes_batches
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import CAST, conjugate, scaled
 from rushlight.ops.registry import Op, TensorType, public
@@ -158,8 +160,6 @@ def cummin(input: Any, dim: int) -> Any:
 
 
 def _log_add(k: Any, a: Any, b: Any) -> Any:
-    if a.dtype.is_complex:
-        return log_add_exp(k, a, b)
     high, low = k.max(a, b), k.min(a, b)
     is_flat = high.equals(low)  # covers pairs of equal infinities
     added = high + k.log1p(k.exp(k.select(is_flat, 0.0, low - high)))
@@ -167,9 +167,33 @@ def _log_add(k: Any, a: Any, b: Any) -> Any:
     return k.select(both_infinite, high, added)
 
 
+@takes_batches
+def _complex_logcumsumexp(x: Any, dim: int) -> Any:
+    """One after the other: of the logarithms of a sum, all 2 pi i apart, PyTorch takes the one
+    near the term of the larger size, and that depends on the order.
+    """
+    terms = np.moveaxis(x.astype(np.complex128), dim, 0)
+    out = terms.copy()
+    with np.errstate(all="ignore"):
+        for i in range(1, len(out)):
+            out[i] = _complex_log_add(out[i - 1], terms[i])
+    return np.moveaxis(out, 0, dim)
+
+
+def _complex_log_add(a: Any, b: Any) -> Any:
+    is_first = a.real > b.real
+    high, low = np.where(is_first, a, b), np.where(is_first, b, a)
+    is_flat = (high == low) | (np.isinf(high.real) & (high.real == low.real))
+    added = high + np.log1p(np.exp(np.where(is_flat, 0, low - high)))
+    return np.where(np.isnan(a) | np.isnan(b), complex(np.nan, np.nan), added)
+
+
 def logcumsumexp_lower(k: Any, x: Any, dim: int) -> Any:
     """By doubling, each step a log(exp(a) + exp(b)) that cannot overflow."""
     kind = x.dtype
+    if kind.is_complex:
+        from_last = dim - len(x.shape)
+        return k.host(_complex_logcumsumexp, [(x.shape, kind)], x, dim=from_last)[0]
     x = k.wide(x)
     size = x.shape[dim]
     reach = 1
