@@ -516,3 +516,33 @@ def test_complex_parameters_are_optimised(name: str) -> None:
             optimizer.step(closure)
         made.append(array(p))
     np.testing.assert_allclose(*made, rtol=1e-8)
+
+
+# -- half precision
+
+
+def test_there_are_no_complex_numbers_of_half_precision() -> None:
+    """PyTorch's are experimental: nothing quietly takes a wider dtype in their place."""
+    half = torch.ones(2, dtype=torch.float16)
+    for refused in (
+        lambda: half * 1j,
+        lambda: torch.complex(half, half),
+        lambda: torch.result_type(half, 1j),
+        lambda: torch.where(half > 0, half, 1j),
+        lambda: half * torch.tensor(1j),
+        lambda: torch.tensor([1j]).chalf(),
+    ):
+        with pytest.raises(NotImplementedError, match="half precision"):
+            refused()
+    for name in ("complex32", "chalf"):
+        assert not hasattr(torch, name)
+        with pytest.raises(AttributeError, match="half precision"):
+            getattr(torch, name)
+
+
+def test_brain_floats_become_complex64() -> None:
+    for m in (torch, oracle):
+        x = m.tensor([1.0, 2.0], dtype=m.bfloat16)
+        assert (x * 2j).tolist() == [2j, 4j] and (x * 2j).dtype is m.complex64
+        assert m.result_type(x, 1j) is m.complex64
+        assert (x + m.tensor(1j)).tolist() == [1 + 1j, 2 + 1j]

@@ -6,6 +6,7 @@ program needs are imported when they are first named.
 
 import importlib as _importlib
 
+from rushlight import errors as _errors
 from rushlight import pipeline as _pipeline
 from rushlight import surface as _surface
 from rushlight.arrays import from_numpy
@@ -184,7 +185,8 @@ def __getattr__(name: str) -> object:
         if found is None:
             raise AttributeError(f"module 'rushlight' has no attribute {name!r}")
     else:
-        raise AttributeError(f"module 'rushlight' has no attribute {name!r}")
+        why = f": it has no {_errors.NO_COMPLEX_HALF}" if name in ("complex32", "chalf") else ""
+        raise AttributeError(f"module 'rushlight' has no attribute {name!r}{why}")
     globals()[name] = found
     return found
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rushlight import errors
+
 
 class Category(enum.IntEnum):
     """Promotion categories, weakest first: a higher category wins over any lower one."""
@@ -62,6 +64,8 @@ class dtype:
         return _REAL_OF.get(self, self)
 
     def to_complex(self) -> dtype:
+        if self is float16:
+            raise errors.no_complex_half()
         return _COMPLEX_OF.get(self, self)
 
 
@@ -117,7 +121,7 @@ ALIASES = {
     "float": float32, "double": float64, "half": float16, "long": int64, "int": int32,
     "short": int16, "cfloat": complex64, "cdouble": complex128,
 }  # fmt: skip
-_COMPLEX_OF = {float32: complex64, float64: complex128, float16: complex64}
+_COMPLEX_OF = {float32: complex64, float64: complex128, bfloat16: complex64}
 _REAL_OF = {complex64: float32, complex128: float64}
 _OF_NUMPY = {t.storage: t for t in ALL if t.storage.name == t.name}
 _RANK = {

@@ -432,6 +432,13 @@ def backward_in_vmap(shape: Sequence[int]) -> RuntimeError:
     )
 
 
+NO_COMPLEX_HALF = "complex numbers of half precision: complex64 is the smallest dtype of them"
+
+
+def no_complex_half(given: str = "torch.complex32") -> NotImplementedError:
+    return not_there(given, NO_COMPLEX_HALF)
+
+
 def not_there(given: str, what: str) -> NotImplementedError:
     """A setting that asks for something this library has none of."""
     return NotImplementedError(f"{given}: rushlight has no {what}")

@@ -125,6 +125,12 @@ for _name, _kind in {
 
 
 @public("Tensor")
+def chalf(input: Any, *, memory_format: Any = None) -> Any:
+    """Complex numbers of half precision: there are none, and this says so."""
+    raise errors.no_complex_half("chalf")
+
+
+@public("Tensor")
 def type_as(input: Any, other: Any) -> Any:
     """The tensor in the dtype of another."""
     return to(input, other.dtype)
