@@ -1,0 +1,493 @@
+"""Random programs, compiled, interpreted and on PyTorch: `python tests/fuzz_programs.py FIRST
+LAST [--minutes M] [--no-samples]`.
+
+A trial draws a program (`program_draws.py`) and runs it compiled, three times (the second and
+third find what the first recorded; the third on two threads), with every value read after every
+statement, on the reference backend, and on PyTorch. How far values may be from PyTorch's is found by running it on
+PyTorch again, with every result moved by a few units in its last place: what then differs much
+depends on rounding and is not compared. A program that fails is shrunk, and printed as a script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import itertools
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import program_tables as tables
+import torch
+from program_draws import Draw, execute, names_of, namespace
+
+import rushlight
+from rushlight import config
+
+Lines = list[str]
+RELATIVE = {
+    "float64": 1e-9, "complex128": 1e-9, "float32": 3e-5, "complex64": 3e-5, "float16": 4e-3,
+    "bfloat16": 3e-2,
+}  # fmt: skip
+_NOISY = 3  # runs of PyTorch with moved results
+_AMPLIFIED = 64.0  # how much farther than those a right value may be
+_SECONDS = 120  # for a trial
+
+
+@dataclass
+class Item:
+    """One observed value: a tensor, or anything else that a statement made."""
+
+    label: str
+    value: Any
+    dtype: str = ""
+    requires_grad: bool = False
+
+
+class Raised(Exception):
+    """A statement raised."""
+
+    def __init__(self, line: str, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__}: {error}\n    at: {line}")
+        self.line, self.error = line, error
+
+
+# -- running
+
+
+def run(library: Any, lines: Lines, after: Any = None) -> list[Item]:
+    """Everything that a program makes, when it has ended."""
+    library.manual_seed(1)
+    names = namespace(library)
+    for line in lines:
+        before = set(map(id, names.values()))
+        try:
+            execute(line, names)
+        except Exception as error:
+            raise Raised(line, error) from error
+        if after is not None:
+            after(line, names, before)
+    try:
+        return list(observed(library, names))
+    except Exception as error:
+        raise Raised("(reading the results)", error) from error
+
+
+def observed(library: Any, names: dict[str, Any]) -> Iterator[Item]:
+    for name, value in names.items():
+        if name[0] == "v" and name[1:].isdigit():
+            yield from items(library, name, value)
+
+
+def items(library: Any, label: str, value: Any) -> Iterator[Item]:
+    if isinstance(value, library.Tensor):
+        yield tensor_item(library, label, value)
+        if value.is_leaf and value.requires_grad and "." not in label:
+            yield from items(library, f"{label}.grad", value.grad)
+    elif isinstance(value, list | tuple) and not isinstance(value, library.Size):
+        for i, part in enumerate(value):
+            yield from items(library, f"{label}[{i}]", part)
+    elif isinstance(value, bool | int | float | complex):
+        yield Item(label, np.array(value), type(value).__name__)
+    else:
+        plain = value is None or isinstance(value, str)
+        yield Item(label, value if plain else repr(value) if isinstance(value, tuple) else "")
+
+
+def tensor_item(library: Any, label: str, value: Any) -> Item:
+    dtype = str(value.dtype).replace("torch.", "").replace("rushlight.", "")
+    data = value.detach().resolve_conj().resolve_neg()
+    if dtype == "bfloat16":
+        data = data.to(library.float32)
+    return Item(label, np.array(data.numpy()), dtype, value.requires_grad)
+
+
+@contextlib.contextmanager
+def reference() -> Iterator[None]:
+    config.process.backend = "reference"
+    try:
+        yield
+    finally:
+        config.process.backend = "compiled"
+
+
+def read_all(line: str, names: dict[str, Any], before: Any) -> None:
+    """Make everything pending happen."""
+    for name, value in names.items():
+        if name[0] == "v":
+            for _ in items(rushlight, name, value):
+                pass
+
+
+# -- PyTorch, and how sure its values are
+
+
+@dataclass
+class Expected:
+    """PyTorch's values, how far each may be missed, and those that may be anything."""
+
+    found: list[Item]
+    bounds: list[Any]
+    free: set[str]
+    number: float  # the precision of Python's numbers
+
+
+class Unstable(Exception):
+    """What a program does depends on rounding."""
+
+
+def expected(lines: Lines) -> Expected:
+    free: set[str] = set()
+    versions: dict[str, int] = {}
+
+    def spread(line: str, names: dict[str, Any], _: Any) -> None:
+        now = dict(_versions(names))
+        uses, makes = names_of(line)
+        if re.search(tables.FREE, line) or free & uses:
+            free.update(makes)
+            free.update(n.split("[")[0] for n, v in now.items() if versions.get(n, v) != v)
+            if re.search(r"backward\(|step\(|\.grad\b|_hook", line):
+                free.add("grad")
+        versions.clear()
+        versions.update(now)
+
+    clean = run(torch, lines, spread)
+    bounds: list[Any] = [0.0] * len(clean)
+    for seed in range(_NOISY):
+        try:
+            moved = run(torch, lines, Noise(seed))
+        except Raised:
+            raise Unstable from None
+        if len(moved) != len(clean):
+            raise Unstable
+        for i, (a, b) in enumerate(zip(clean, moved)):
+            bounds[i] = np.maximum(bounds[i], _distance(a, b))
+    narrow = [RELATIVE[d] for d in RELATIVE if d in " ".join(lines)]
+    return Expected(clean, bounds, free, max(narrow, default=1e-9))
+
+
+def _versions(names: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    for name, value in names.items():
+        for label, t in _tensors(value, name):
+            with contextlib.suppress(RuntimeError):  # inference tensors have none
+                yield label, t._version
+
+
+def _tensors(value: Any, label: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, torch.Tensor):
+        yield label, value
+    elif isinstance(value, list | tuple):
+        for i, part in enumerate(value):
+            yield from _tensors(part, f"{label}[{i}]")
+
+
+def _distance(a: Item, b: Item) -> Any:
+    """How far the elements are apart; infinite where one is not a number and the other is."""
+    if not isinstance(a.value, np.ndarray) or not isinstance(b.value, np.ndarray):
+        return 0.0 if a.value == b.value else np.inf
+    if a.value.shape != b.value.shape:
+        raise Unstable
+    with np.errstate(all="ignore"):
+        x, y = _wide(a.value), _wide(b.value)
+        away = np.abs(x - y)
+        away[(x == y) | (np.isnan(x) & np.isnan(y))] = 0
+        return np.where(np.isnan(away), np.inf, away)
+
+
+def _wide(value: np.ndarray) -> np.ndarray:
+    """Parts of numbers along a last dimension."""
+    if value.dtype.kind == "c":
+        return np.stack([value.real, value.imag], -1).astype(np.float64)
+    return value.astype(np.float64)[..., None]
+
+
+class Noise:
+    """Moves each result that a statement makes; equal numbers stay equal, and whole ones."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.known: set[int] = set()
+        self.moved = torch.empty(0, dtype=torch.float64)  # numbers that were moved already
+
+    def __call__(self, line: str, names: dict[str, Any], before: set[int]) -> None:
+        for name, value in names.items():
+            for _, t in _tensors(value, name):
+                memory = t.untyped_storage().data_ptr()
+                if memory in self.known:
+                    continue
+                self.known.add(memory)
+                with contextlib.suppress(RuntimeError):  # an expanded tensor
+                    self.move(t)
+
+    def move(self, t: torch.Tensor) -> None:
+        if not (t.is_floating_point() or t.is_complex()) or not t.numel():
+            return
+        data = torch.view_as_real(t.data.resolve_conj()) if t.is_complex() else t.data
+        wide, eps = data.double(), torch.finfo(t.dtype).eps
+        bits = wide.contiguous().view(torch.int64).bitwise_xor(0x5DEECE66D * (self.seed + 1))
+        bits = (bits * -7046029254386353131) >> 40
+        factor = 1 + 4 * eps * (bits % 1024 - 512) / 512
+        whole = (wide == wide.round()) & (wide.abs() < 0.01 / eps)
+        stays = whole | ~wide.isfinite() | torch.isin(wide, self.moved)
+        data.copy_(torch.where(stays, wide, wide * factor))
+        self.moved = torch.cat([self.moved, data.double().reshape(-1)])
+
+
+# -- comparing
+
+
+def different(want: Item, got: Item, bound: Any, free: bool, number: float) -> str:
+    if want.label != got.label or want.dtype != got.dtype:
+        return f"{got.label} is {got.dtype or got.value}, expected {want.label} {want.dtype or want.value}"
+    if want.requires_grad != got.requires_grad:
+        return f"{want.label}: requires_grad is {got.requires_grad}"
+    if not isinstance(want.value, np.ndarray):
+        return "" if want.value == got.value or free else f"{want.label}: {got.value}, expected {want.value}"
+    if want.value.shape != got.value.shape:
+        return "" if free else f"{want.label}: shape {got.value.shape}, expected {want.value.shape}"
+    if free or not want.value.size:
+        return ""
+    away = _distance(want, got)
+    allowed = np.zeros(away.shape)
+    if want.dtype in RELATIVE or want.dtype in ("float", "complex"):
+        size = np.abs(_wide(want.value))
+        size[~np.isfinite(size)] = 0
+        allowed = RELATIVE.get(want.dtype, number) * (size + size.max() + 1e-3)
+    with np.errstate(all="ignore"):
+        allowed = allowed + _AMPLIFIED * bound
+    bad = ~(away <= allowed) & ~(np.isinf(away) & np.isinf(allowed) & (np.asarray(bound) > 0))
+    if not bad.any():
+        return ""
+    at = tuple(np.argwhere(bad)[0])
+    return (
+        f"{want.label} ({want.dtype} {want.value.shape}) at {at[:-1]}: {got.value[at[:-1]]}, "
+        f"expected {want.value[at[:-1]]} within {np.broadcast_to(allowed, away.shape)[at]:.2g}; "
+        f"{bad.sum()} of {bad.size} differ"
+    )
+
+
+def against(want: Expected, got: list[Item]) -> str:
+    labels = [i.label for i in want.found], [i.label for i in got]
+    if labels[0] != labels[1] and not want.free:
+        return f"results are {labels[1]}, expected {labels[0]}"
+    by_label = {i.label: i for i in got}
+    for item, bound in zip(want.found, want.bounds):
+        name = item.label.split("[")[0].split(".")[0]
+        free = name in want.free or (item.label.endswith(".grad") and "grad" in want.free)
+        if item.label not in by_label:
+            if free:
+                continue
+            return f"{item.label} is missing"
+        if found := different(item, by_label[item.label], bound, free, want.number):
+            return found
+    return ""
+
+
+def same_bits(first: list[Item], second: list[Item]) -> str:
+    for a, b in itertools.zip_longest(first, second):
+        if a is None or b is None or a.label != b.label:
+            return f"other results: {a and a.label}, {b and b.label}"
+        if isinstance(a.value, np.ndarray) and isinstance(b.value, np.ndarray):
+            if a.value.dtype != b.value.dtype or a.value.shape != b.value.shape or (
+                not np.array_equal(a.value, b.value, equal_nan=a.value.dtype.kind in "fc")
+            ):
+                return f"{a.label}: {b.value.reshape(-1)[:4]}, was {a.value.reshape(-1)[:4]}"
+        elif a.value != b.value:
+            return f"{a.label}: {b.value}, was {a.value}"
+    return ""
+
+
+def trial(lines: Lines) -> tuple[str, str]:
+    """What kind of thing is wrong with a program, and what; or nothing."""
+    try:
+        want = expected(lines)
+    except (Unstable, Raised):
+        return "", "unstable"
+    way = "compiled"
+    try:
+        first = run(rushlight, lines)
+        if found := against(want, first):
+            return "torch", found
+        way = "again"
+        if found := same_bits(first, run(rushlight, lines)):
+            return way, found
+        way = "two threads"
+        with two_threads():
+            if found := same_bits(first, run(rushlight, lines)):
+                return way, found
+        way = "reference"
+        with reference():
+            if found := against(want, run(rushlight, lines)):
+                return way, found
+        way = "read after every statement"
+        if found := same_bits(first, run(rushlight, lines, read_all)):
+            return way, found
+    except Raised as raised:
+        return f"{way} raised {type(raised.error).__name__}", str(raised)
+    return "", ""
+
+
+@contextlib.contextmanager
+def two_threads() -> Iterator[None]:
+    before = rushlight.get_num_threads()
+    rushlight.set_num_threads(1 if before > 1 else 2)
+    try:
+        yield
+    finally:
+        rushlight.set_num_threads(before)
+
+
+# -- shrinking
+
+
+def without(lines: Lines, gone: int) -> Lines:
+    """The program without a statement and those that then lack a value."""
+    made: set[str] = set()
+    kept = []
+    for i, line in enumerate(lines):
+        uses, makes = names_of(line)
+        if i != gone and uses - makes <= made:
+            made |= makes
+            kept.append(line)
+    return kept
+
+
+def shrunk(lines: Lines, kind: str) -> Lines:
+    """A shorter program that fails in the same way."""
+    i = len(lines) - 1
+    while i >= 0:
+        shorter = without(lines, i)
+        if shorter and _attempt(shorter)[0] == kind:
+            lines = shorter
+            i = min(i, len(lines))
+        i -= 1
+    for i, line in enumerate(lines):
+        plain = line.replace(".requires_grad_()", "")
+        changed = [*lines[:i], plain, *lines[i + 1 :]]
+        if plain != line and _attempt(changed)[0] == kind:
+            lines = changed
+    return lines
+
+
+def _attempt(lines: Lines) -> tuple[str, str]:
+    try:
+        return trial(lines)
+    except Exception:
+        return "", ""
+
+
+def script(lines: Lines) -> str:
+    return "\n".join(["import rushlight as torch", "from math import inf, nan", *lines])
+
+
+# -- the command
+
+
+def check(seed: int, samples: bool, counts: collections.Counter[str]) -> str:
+    """A report of what is wrong with the program of a seed, or nothing."""
+    draw = Draw(seed, samples)
+    counts.update(draw.drawn)
+    kind, found = trial(draw.lines)
+    counts["(statements)"] += len(draw.lines)
+    counts["(not compared)"] += found == "unstable"
+    if not kind:
+        return ""
+    small = shrunk(draw.lines, kind)
+    kind, found = trial(small)
+    return f"seed {seed}: {kind}: {found}\n{script(small)}\n"
+
+
+class _Late(BaseException):
+    pass
+
+
+def _late(*_: Any) -> None:
+    raise _Late
+
+
+def chunk(first: int, last: int, samples: bool, stream: Any) -> collections.Counter[str]:
+    """Check seeds, and tell of each before it begins."""
+    counts: collections.Counter[str] = collections.Counter()
+    signal.signal(signal.SIGALRM, _late)
+    for seed in range(first, last):
+        print(f"begins {seed}", file=stream, flush=True)
+        signal.alarm(_SECONDS)
+        try:
+            found = check(seed, samples, counts)
+        except _Late:
+            found = f"seed {seed}: takes more than {_SECONDS} s"
+        except Exception:
+            found = f"seed {seed}: {traceback.format_exc(limit=-6)}"
+        signal.alarm(0)
+        counts["(programs)"] += 1
+        if found:
+            counts["(bad)"] += 1
+            print(found, flush=True)
+    return counts
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int)
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--no-samples", action="store_true")
+    wish = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    end = time.monotonic() + 60 * wish.minutes
+    total: collections.Counter[str] = collections.Counter()
+    for first in range(wish.first, wish.last, 20):
+        if time.monotonic() > end:
+            break
+        total += apart(first, min(first + 20, wish.last), not wish.no_samples)
+    report(total)
+    return total["(bad)"]
+
+
+def apart(first: int, last: int, samples: bool) -> collections.Counter[str]:
+    """A chunk in a process of its own, so that a crash ends no more than itself."""
+    if samples:
+        from program_draws import database
+
+        database()  # imported once
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reader)
+        with os.fdopen(writer, "w") as stream:
+            counts = chunk(first, last, samples, stream)
+            print(f"ends {dict(counts)!r}", file=stream, flush=True)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        told = stream.read().splitlines()
+    os.waitpid(child, 0)
+    if told and told[-1].startswith("ends "):
+        return collections.Counter(eval(told[-1][5:]))
+    seed = int(told[-1].split()[1])
+    print(f"seed {seed}: the process died", flush=True)
+    rest = apart(seed + 1, last, samples) if seed + 1 < last else collections.Counter()
+    return rest + collections.Counter({"(bad)": 1, "(programs)": seed + 1 - first})
+
+
+def report(total: collections.Counter[str]) -> None:
+    """How much was run, and what was hardly drawn."""
+    for name in ("(programs)", "(statements)", "(not compared)", "(bad)"):
+        print(f"{name[1:-1]}: {total.pop(name, 0)}")
+    print(f"functions and templates drawn: {len(total)}")
+    rare = sorted(name for name, count in total.items() if count < 2)
+    print(f"drawn once: {len(rare)}: {' | '.join(rare)[:2000]}")
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(sys.argv[1:])))

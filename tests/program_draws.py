@@ -1,0 +1,511 @@
+"""Statements of random programs, drawn while PyTorch runs them.
+
+A program is a list of Python statements over `torch` and the names v0, v1, ...: what one reads,
+shrinks, and runs on either library. `Draw` keeps PyTorch's values of these names, so that each
+next statement fits them; one that PyTorch refuses is dropped. Statements come from the tables
+here, and from PyTorch's sample inputs of all its operators (`sampled`) with operands of the
+program in place of the samples' where they fit.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import math
+import random
+import re
+import signal
+import types
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import program_tables as tables
+import torch
+
+MOST_ELEMENTS = 4000
+DTYPES = (
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128,
+    torch.complex64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+)  # fmt: skip
+WEIGHTS = (40, 20, 4, 6, 12, 5, 6, 3, 1, 1, 2, 4)
+_SECONDS = 5  # for one statement of PyTorch
+
+
+class Refused(Exception):
+    """A statement that cannot be drawn here."""
+
+
+def namespace(library: Any) -> dict[str, Any]:
+    """What a program finds when it starts."""
+    return {"torch": library, "inf": math.inf, "nan": math.nan}
+
+
+@functools.cache
+def names_of(statement: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The values that a statement reads, and those it makes."""
+    uses, makes = set(), set()
+    for node in ast.walk(ast.parse(statement)):
+        if isinstance(node, ast.Name) and re.fullmatch(r"v\d+", node.id):
+            (makes if isinstance(node.ctx, ast.Store) else uses).add(node.id)
+    return frozenset(uses), frozenset(makes)
+
+
+@functools.cache
+def code_of(statement: str) -> types.CodeType:
+    return compile(statement, "<program>", "exec")
+
+
+def tensors_in(value: Any, expression: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a value, with the expression of each."""
+    if isinstance(value, torch.Tensor):
+        yield expression, value
+    elif isinstance(value, list | tuple):
+        for i, part in enumerate(value):
+            yield from tensors_in(part, f"{expression}[{i}]")
+
+
+def literal(value: torch.Tensor, digits: int = 4) -> str:
+    """A tensor as the text that makes it."""
+    data = value.detach().resolve_conj().resolve_neg()
+    numbers = data.tolist()
+    if data.dtype.is_floating_point:
+        numbers = _mapped(lambda x: float(f"{x:.{digits}g}"), numbers)
+    elif data.dtype.is_complex:
+        part = lambda x: float(f"{x:.{digits}g}")  # noqa: E731
+        numbers = _mapped(lambda x: complex(part(x.real), part(x.imag)), numbers)
+    text = f"torch.tensor({numbers}, dtype={data.dtype})"
+    if data.numel() == 0:
+        text = f"torch.empty({tuple(data.shape)}, dtype={data.dtype})"
+    return text
+
+
+def _mapped(change: Callable[[Any], Any], numbers: Any) -> Any:
+    return [_mapped(change, n) for n in numbers] if isinstance(numbers, list) else change(numbers)
+
+
+class Draw:
+    """One program and PyTorch's values of its names."""
+
+    def __init__(self, seed: int, samples: bool = True) -> None:
+        self.rng = random.Random(seed)
+        self.lines: list[str] = []
+        self.names = namespace(torch)
+        self.drawn: list[str] = []  # which functions the program calls
+        self.samples = samples
+        self.dtype = self.rng.choices(DTYPES[:6], WEIGHTS[:6])[0]
+        self.sizes = [self.rng.choice((1, 2, 3, 4, 5, 7, 15)) for _ in range(3)]
+        torch.manual_seed(seed)
+        torch.compiler.set_stance("force_eager")  # PyTorch's compiler is not what is tested
+        for _ in range(self.rng.randint(1, 3)):
+            self.input()
+        length = self.rng.choice((4, 8, 8, 12, 16))
+        for _ in range(10 * length):
+            if len(self.lines) >= length:
+                break
+            self.step()
+
+    # -- running
+
+    def new(self) -> str:
+        return f"v{sum(name[0] == 'v' for name in self.names)}"
+
+    def run(self, statement: str) -> None:
+        """Run a statement and keep it, or refuse it and leave everything as it was."""
+        before = dict(self.names)
+        state = self._versions()
+        try:
+            execute(statement, self.names)
+            self._check(before)
+        except Exception as error:
+            self.names = before
+            if self._versions() != state:
+                self.names = namespace(torch)
+                for line in self.lines:
+                    execute(line, self.names)
+            raise Refused from error
+        self.lines.append(statement)
+
+    def _versions(self) -> list[tuple[int, Any]]:
+        found = []
+        for _, t in self.tensors():
+            found.append((0 if t.is_inference() else t._version, t.shape))
+        return found
+
+    def _check(self, before: dict[str, Any]) -> None:
+        for name, value in self.names.items():
+            if name[0] != "v" or before.get(name) is value:
+                continue
+            for _, t in tensors_in(value):
+                if t.numel() > MOST_ELEMENTS or t.layout is not torch.strided:
+                    raise Refused
+                if t.dtype not in DTYPES or t.device.type != "cpu":
+                    raise Refused
+                if t.storage_offset() + 1 > 10 * MOST_ELEMENTS:
+                    raise Refused
+
+    def tensors(self) -> list[tuple[str, torch.Tensor]]:
+        """Every tensor of the program, with its expression."""
+        return [
+            found
+            for name, value in self.names.items()
+            if re.fullmatch(r"v\d+", name)
+            for found in tensors_in(value, name)
+        ]
+
+    # -- drawing
+
+    def pick(self, fits: Callable[[torch.Tensor], bool] = lambda t: True) -> tuple[str, Any]:
+        """A tensor of the program that fits, later ones more often."""
+        found = [(e, t) for e, t in self.tensors() if fits(t)]
+        if not found:
+            raise Refused
+        return found[int(len(found) * self.rng.random() ** 0.5)]
+
+    def input(self, dtype: torch.dtype | None = None, shape: Any = None) -> str:
+        rng, name = self.rng, self.new()
+        if dtype is None:
+            dtype = self.dtype if rng.random() < 0.7 else rng.choices(DTYPES, WEIGHTS)[0]
+        if shape is None:
+            shape = tuple(rng.choice(self.sizes) for _ in range(rng.choice((0, 1, 2, 2, 3, 3))))
+        data = torch.tensor(
+            [rng.gauss(0, 1) for _ in range(math.prod(shape))], dtype=torch.float64
+        ).reshape(shape)
+        if dtype is torch.bool:
+            data = data > 0
+        elif dtype.is_complex:
+            data = torch.complex(data, data.flip(list(range(data.ndim))).cos())
+        elif not dtype.is_floating_point:
+            data = (data * 3).round().abs().clamp(max=9)
+        text = f"{name} = {literal(data.to(dtype), 3)}"
+        if (dtype.is_floating_point or dtype.is_complex) and rng.random() < 0.6:
+            text += ".requires_grad_()"
+        self.run(text)
+        return name
+
+    def step(self) -> None:
+        kinds, weights = zip(*KINDS.items())
+        kind = self.rng.choices(kinds, weights)[0]
+        try:
+            kind(self)
+        except Refused:
+            pass
+
+    def fitted(self, shape: Any, dtype: torch.dtype) -> str:
+        """An expression of this shape made of views of the program's values."""
+        count, rng = math.prod(shape), self.rng
+        expression, t = self.pick(lambda t: t.dtype is dtype)
+        if tuple(t.shape) == tuple(shape):
+            return expression
+        if not dtype.is_floating_point and not dtype.is_complex and dtype is not torch.bool:
+            raise Refused
+        if t.ndim == len(shape) and all(n in (1, m) for n, m in zip(t.shape, shape)):
+            return f"{expression}.expand({tuple(shape)})"
+        if tuple(t.shape) == tuple(reversed(shape)):
+            return f"{expression}.permute({tuple(reversed(range(t.ndim)))})"
+        if t.ndim == len(shape) and all(n >= m for n, m in zip(t.shape, shape)):
+            index = []
+            for n, m in zip(t.shape, shape):
+                step = 2 if m and n >= 2 * m and rng.random() < 0.5 else 1
+                start = rng.randint(0, n - (m - 1) * step - 1) if m else 0
+                index.append(f"{start}:{start + m * step}:{step}")
+            return f"{expression}[{', '.join(index)}]" if index else expression
+        if t.numel() >= count:
+            start = rng.randint(0, t.numel() - count)
+            return f"{expression}.reshape(-1)[{start}:{start + count}].reshape({tuple(shape)})"
+        if t.numel() and count <= 64:
+            return f"{expression}.reshape(-1).repeat({-(-count // t.numel())})[:{count}].reshape({tuple(shape)})"
+        raise Refused
+
+    def tempered(self, expression: str, dtype: torch.dtype) -> str:
+        """Now and then through a function that bounds it."""
+        if dtype.is_floating_point and self.rng.random() < 0.4:
+            return self.rng.choice(tables.BOUNDED).format(x=expression)
+        return expression
+
+
+def execute(statement: str, names: dict[str, Any]) -> None:
+    """Run a statement, within seconds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(code_of(statement), names)
+
+
+# -- kinds of steps
+
+
+def from_table(draw: Draw, table: list[str]) -> None:
+    template = draw.rng.choice(table)
+    draw.run(filled(draw, template))
+    draw.drawn.append(template)
+
+
+def filled(draw: Draw, template: str) -> str:
+    """A template with operands: {x} any floating tensor, {y} one that broadcasts with it."""
+    rng = draw.rng
+    wants = re.findall(r"{(\w+)}", template)
+    given: dict[str, Any] = {"new": draw.new()}
+    least = max([int(w[-1]) for w in wants if re.fullmatch(r"x\d", w)], default=0)
+    if any(re.fullmatch(r"x\d?", w) for w in wants):
+        given["x"], x = draw.pick(
+            lambda t: t.ndim >= least and (t.is_floating_point() or t.is_complex())
+        )
+        for d in range(1, 4):
+            given[f"x{d}"] = given["x"]
+    elif "any" in wants:
+        given["any"], x = draw.pick()
+    elif "real" in wants:
+        given["real"], x = draw.pick(lambda t: t.is_floating_point())
+    elif "leaf" in wants:
+        given["leaf"], x = draw.pick(lambda t: t.is_leaf and t.requires_grad)
+    elif "grown" in wants:
+        given["grown"], x = draw.pick(lambda t: t.grad_fn is not None)
+    else:
+        x = torch.zeros(draw.sizes, dtype=draw.dtype)
+    if "y" in wants:
+        given["y"], _ = draw.pick(
+            lambda t: t.ndim <= x.ndim and all(
+                n in (1, m) for n, m in zip(reversed(t.shape), reversed(x.shape))
+            ) and t.dtype.is_complex <= x.dtype.is_complex
+        )
+    if "same" in wants:
+        given["same"] = draw.fitted(x.shape, x.dtype)
+    if "leaf2" in wants:
+        given["leaf2"], _ = draw.pick(lambda t: t.requires_grad)
+    if x.ndim:
+        given["d"] = rng.randrange(-x.ndim, x.ndim)
+        given["e"] = rng.randrange(x.ndim)
+        given["n"] = x.shape[given["d"]]
+    given["i"] = rng.randint(0, 3)
+    given["c"] = rng.choice((0.5, -1.5, 2, 3.0, 0.1))
+    given["index"] = index_of(draw, x)
+    given["shape"] = tuple(x.shape)
+    given["body"] = body(draw, "a")
+    given["order"] = tuple(rng.sample(range(x.ndim), x.ndim))
+    try:
+        return template.format(**given)
+    except KeyError as error:
+        raise Refused from error
+
+
+def index_of(draw: Draw, x: torch.Tensor) -> str:
+    """An index into x."""
+    rng, parts = draw.rng, []
+    for n in x.shape[: rng.randint(0, x.ndim)]:
+        kind = rng.random()
+        if kind < 0.2 and n:
+            parts.append(str(rng.randrange(-n, n)))
+        elif kind < 0.65:
+            start = rng.choice(("", str(rng.randint(0, n))))
+            stop = rng.choice(("", "", str(rng.randint(-n, n))))
+            parts.append(f"{start}:{stop}" + rng.choice(("", "", ":2")))
+        elif kind < 0.75 and n:
+            chosen = [rng.randrange(n) for _ in range(rng.randint(1, 4))]
+            parts.append(f"torch.tensor({chosen})")
+        elif kind < 0.8:
+            parts.append("None")
+        else:
+            parts.append(":")
+    if rng.random() < 0.2:
+        parts.insert(rng.randint(0, len(parts)), "...")
+    return ", ".join(parts) or "..."
+
+
+def body(draw: Draw, name: str) -> str:
+    """A pure expression of one value, for functions that take functions."""
+    expression = name
+    for _ in range(draw.rng.randint(1, 4)):
+        expression = draw.rng.choice(tables.BODIES).format(x=expression, a=name)
+    return expression
+
+
+KINDS: dict[Callable[[Draw], None], int] = {
+    (lambda draw: from_table(draw, tables.POINTWISE)): 12,
+    (lambda draw: from_table(draw, tables.REDUCING)): 8,
+    (lambda draw: from_table(draw, tables.VIEWS)): 16,
+    (lambda draw: from_table(draw, tables.WRITES)): 16,
+    (lambda draw: from_table(draw, tables.LAYERS)): 8,
+    (lambda draw: from_table(draw, tables.GRADIENTS)): 14,
+    (lambda draw: from_table(draw, tables.CONTROL)): 6,
+    (lambda draw: from_table(draw, tables.TRANSFORMS)): 7,
+    (lambda draw: from_table(draw, tables.OTHERS)): 5,
+    (lambda draw: draw.input() and None): 3,
+    (lambda draw: sampled(draw)): 45,
+}
+
+
+# -- PyTorch's samples
+
+
+@functools.cache
+def database() -> dict[str, Any]:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return {
+        op.full_name: op
+        for op in op_db
+        if not re.search(tables.NOT_SAMPLED, op.full_name)
+    }
+
+
+@functools.cache
+def samples_of(name: str, dtype: torch.dtype) -> list[Any]:
+    """Some samples of an operator, always the same ones."""
+    seed = zlib.crc32(f"{name} {dtype}".encode())
+    torch.manual_seed(seed)
+    random.seed(seed)
+    __import__("numpy").random.seed(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = database()[name].sample_inputs("cpu", dtype)
+        found = [s for s in itertools.islice(made, 60) if _small(s)]
+    return found
+
+
+def _small(sample: Any) -> bool:
+    parts = (sample.input, *sample.args, *sample.kwargs.values())
+    return all(t.numel() <= 300 for _, t in tensors_in(parts)) and not any(
+        t.layout is not torch.strided for _, t in tensors_in(parts)
+    )
+
+
+def sampled(draw: Draw) -> None:
+    """A call of some operator as PyTorch's tests call it."""
+    if not draw.samples:
+        raise Refused
+    rng = draw.rng
+    name = rng.choice(list(database()))
+    op = database()[name]
+    allowed = [d for d in DTYPES if d in op.supported_dtypes("cpu")]
+    if not allowed:
+        raise Refused
+    dtype = draw.dtype
+    if dtype not in allowed or rng.random() < 0.3:
+        dtype = rng.choices(allowed, [WEIGHTS[DTYPES.index(d)] for d in allowed])[0]
+    state = torch.get_rng_state()
+    found = samples_of(name, dtype)
+    torch.set_rng_state(state)
+    if not found:
+        raise Refused
+    sample = rng.choice(found)
+    for adopts in (rng.random() < 0.7, False):
+        try:
+            call(draw, op, sample, adopts)
+            return
+        except Refused:
+            continue
+    raise Refused
+
+
+def call(draw: Draw, op: Any, sample: Any, adopts: bool) -> None:
+    """One sample of an operator as a statement, in one of its forms."""
+    rng, lines = draw.rng, []
+
+    def source(value: Any, first: bool = False) -> str:
+        if isinstance(value, torch.Tensor):
+            if adopts and rng.random() < 0.7:
+                try:
+                    return draw.tempered(draw.fitted(value.shape, value.dtype), value.dtype)
+                except Refused:
+                    pass
+            text = literal(value, 12 if "linalg" in op.name else 4)
+            if not first and rng.random() < 0.5:
+                return text
+            if value.dtype.is_floating_point and rng.random() < 0.6 and op.supports_autograd:
+                text += ".requires_grad_()"
+            before = draw.new()
+            draw.run(f"{before} = {text}")
+            lines.append(before)
+            return before
+        if isinstance(value, torch.Size):
+            return repr(tuple(value))
+        if isinstance(value, tuple):
+            return f"({''.join(source(v) + ', ' for v in value)})"
+        if isinstance(value, list):
+            return f"[{', '.join(map(source, value))}]"
+        if isinstance(value, slice):
+            return f"slice({value.start}, {value.stop}, {value.step})"
+        if isinstance(value, torch.device):
+            return repr(str(value))
+        if value is None or value is Ellipsis or isinstance(
+            value, bool | int | float | complex | str | torch.dtype | torch.memory_format | torch.layout
+        ):
+            return repr(value)
+        raise Refused
+
+    x = source(sample.input, True)
+    args = [source(a) for a in sample.args]
+    args += [f"{k}={source(v)}" for k, v in sample.kwargs.items()]
+    form, text = formed(draw, op, x, args)
+    try:
+        if rng.random() < 0.04:
+            with_no_grad = f"with torch.no_grad():\n    {text}"
+            text = with_no_grad
+        draw.run(text)
+    except Refused:
+        used = [name for name in reversed(lines) if not any(
+            name in names_of(line)[0] for line in draw.lines)]
+        for name in used:
+            if name in names_of(draw.lines[-1])[1]:
+                draw.lines.pop()
+                del draw.names[name]
+        raise
+    draw.drawn.append(form)
+
+
+def formed(draw: Draw, op: Any, x: str, args: list[str]) -> tuple[str, str]:
+    """The function, the method, the in-place form, or the one with `out=`."""
+    rng = draw.rng
+    last = op.name.rsplit(".", 1)[-1]
+    names = [n for n in (op.name, *(a.name.removeprefix("torch.") for a in op.aliases)) if _exists(n)]
+    forms = []
+    new = draw.new()
+    if names:
+        path = rng.choice(names)
+        forms += [(f"torch.{path}", f"{new} = torch.{path}({', '.join([x, *args])})")] * 4
+        if op.supports_out:
+            text = f"torch.{path}({', '.join([x, *args])})"
+            forms.append((f"torch.{path}(out=)", with_out(draw, text)))
+    if isinstance(getattr(torch.Tensor, last, None), property | types.GetSetDescriptorType):
+        forms.append((f"Tensor.{last}", f"{new} = {x}.{last}"))
+    elif hasattr(torch.Tensor, last):
+        forms += [(f"Tensor.{last}", f"{new} = {x}.{last}({', '.join(args)})")] * 2
+    if hasattr(torch.Tensor, last + "_") and not last.startswith("_"):
+        forms += [(f"Tensor.{last}_", f"{new} = {x}.{last}_({', '.join(args)})")] * 2
+    if not forms:
+        raise Refused
+    return rng.choice(forms)
+
+
+def with_out(draw: Draw, call: str) -> str:
+    """The call with `out=`: an empty tensor, or one of the program that has nothing to do with
+    the arguments.
+    """
+    new, names = draw.new(), dict(draw.names)
+    try:
+        execute(f"with torch.no_grad():\n    {new} = {call}", names)
+    except Exception:
+        raise Refused from None
+    memories = {
+        t.untyped_storage().data_ptr() for n in names_of(call)[0] for _, t in tensors_in(names[n])
+    }
+    outs = []
+    for _, made in tensors_in(names[new]):
+        fits = [
+            e for e, t in draw.tensors()
+            if t.shape == made.shape and t.dtype is made.dtype and not t.requires_grad
+            and t.untyped_storage().data_ptr() not in memories
+        ]
+        outs.append(draw.rng.choice([*fits, f"torch.empty(0, dtype={made.dtype})"]))
+    out = outs[0] if isinstance(names[new], torch.Tensor) else f"({', '.join(outs)},)"
+    return f"with torch.no_grad():\n    {new} = {call[:-1]}, out={out})"
+
+
+@functools.cache
+def _exists(path: str) -> bool:
+    found: Any = torch
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found is not None
