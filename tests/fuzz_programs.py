@@ -137,7 +137,7 @@ class Expected:
 
     found: list[Item]
     bounds: list[Any]
-    free: set[str]
+    free: set[str]  # names, "grad" for all gradients, "requires_grad" for that flag
     number: float  # the precision of Python's numbers
 
 
@@ -160,6 +160,9 @@ def expected(lines: Lines) -> Expected:
         versions.clear()
         versions.update(now)
 
+    unlike = rf"no_grad|{tables.WITHOUT_HISTORY}"  # views made without gradients say they have them
+    if re.search(unlike, "\n".join(lines)):
+        free |= {"requires_grad", "grad"}
     clean = run(torch, lines, spread)
     bounds: list[Any] = [0.0] * len(clean)
     for seed in range(_NOISY):
@@ -287,6 +290,8 @@ def against(want: Expected, got: list[Item]) -> str:
             if free:
                 continue
             return f"{item.label} is missing"
+        if "requires_grad" in want.free:
+            by_label[item.label].requires_grad = item.requires_grad
         if found := different(item, by_label[item.label], bound, free, want.number):
             return found
     return ""
@@ -329,7 +334,7 @@ def trial(lines: Lines) -> tuple[str, str]:
             if found := against(want, run(rushlight, lines)):
                 return way, found
         way = "read after every statement"
-        if found := same_bits(first, run(rushlight, lines, read_all)):
+        if found := against(want, run(rushlight, lines, read_all)):
             return way, found
     except Raised as raised:
         return f"{way} raised {type(raised.error).__name__}", str(raised)

@@ -159,7 +159,10 @@ class Draw:
 
     def pick(self, fits: Callable[[torch.Tensor], bool] = lambda t: True) -> tuple[str, Any]:
         """A tensor of the program that fits, later ones more often."""
-        found = [(e, t) for e, t in self.tensors() if fits(t)]
+        try:
+            found = [(e, t) for e, t in self.tensors() if fits(t)]
+        except RuntimeError:  # a view that an in-place write made unusable
+            raise Refused from None
         if not found:
             raise Refused
         return found[int(len(found) * self.rng.random() ** 0.5)]
@@ -465,7 +468,7 @@ def formed(draw: Draw, op: Any, x: str, args: list[str]) -> tuple[str, str]:
     if names:
         path = rng.choice(names)
         forms += [(f"torch.{path}", f"{new} = torch.{path}({', '.join([x, *args])})")] * 4
-        if op.supports_out:
+        if op.supports_out and not path.startswith("nn."):
             text = f"torch.{path}({', '.join([x, *args])})"
             forms.append((f"torch.{path}(out=)", with_out(draw, text)))
     if isinstance(getattr(torch.Tensor, last, None), property | types.GetSetDescriptorType):

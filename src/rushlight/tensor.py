@@ -231,7 +231,9 @@ class Tensor:
 
     @property
     def mT(self) -> Any:
-        """The last two dimensions exchanged."""
+        """The last two dimensions exchanged; of a number itself."""
+        if not self._shape:
+            return self.view(())
         if len(self._shape) < 2:
             raise RuntimeError(
                 f"tensor.mT is only supported on matrices or batches of matrices. Got "
@@ -248,7 +250,7 @@ class Tensor:
                 f"{len(self._shape)}-D "
                 f"tensor."
             )
-        return movement.adjoint(self) if self._shape else complex_parts.conj(self)
+        return movement.adjoint(self)
 
     @property
     def mH(self) -> Any:

@@ -57,7 +57,8 @@ def instance_norm(
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
     """The norms of the parts along `dim`, with all dimensions kept; -1: of everything."""
     dims = tuple(d for d in range(v.ndim) if dim == -1 or d != dim % v.ndim)
-    return NORM(v, ord=float(pow), dim=dims, keepdim=dim != -1)
+    size = v.abs() if v.dtype.is_complex else v
+    return NORM(size, ord=float(pow), dim=dims, keepdim=dim != -1)
 
 
 @public("torch", out=True)

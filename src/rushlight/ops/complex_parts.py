@@ -55,12 +55,12 @@ def _whole_view(x: Any) -> Recast:
         raise RuntimeError("view_as_complex: Tensor must have a last dimension with stride 1")
     if offset % 2:
         raise RuntimeError("view_as_complex: Tensor must have a storage_offset divisible by 2")
-    if any(s % 2 for s in strides[:-1]):
+    if any(s % 2 and n != 1 for n, s in zip(shape[:-1], strides, strict=False)):
         raise RuntimeError(
             "view_as_complex: Tensor must have a stride divisible by 2 for all but last "
             "dimension"
         )
-    halved = tuple(s // 2 for s in strides[:-1])
+    halved = tuple(s // 2 for s in strides[:-1])  # of single elements any stride will do
     _, is_neg = views.marks(x._view)
     return Recast(shape[:-1], halved, offset // 2, x.dtype.to_complex(), False, is_neg)
 

@@ -581,16 +581,21 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Any:
 @public("torch")
 def asarray(
     obj: Any, *, dtype: dtype | None = None, device: Any = None, copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Any:  # fmt: skip
-    """Like `as_tensor`, with control over copying: True always, False never, None as needed."""
+    """Like `as_tensor`, with control over copying: True always, False never, None as needed.
+
+    requires_grad: None for what `obj` says, with its history; False cuts that off.
+    """
     from rushlight.arrays import tensor  # ops come before tensors
     from rushlight.tensor import Tensor  # ops come before tensors
 
-    if copy:
+    if copy and not isinstance(obj, Tensor):
         made = tensor(obj, dtype=dtype, device=device)
         return made.requires_grad_() if requires_grad else made
     made = as_tensor(obj, dtype, device)
+    if copy and made is obj:
+        made = made.clone()
     if copy is False and made is not obj:
         import numpy as np  # to recognise arrays
 
@@ -598,7 +603,7 @@ def asarray(
             isinstance(obj, np.ndarray) and (dtype is None or dt.of_numpy(obj.dtype) is dtype)
         ):
             raise ValueError("asarray: can't alias the object without a copy")
-    if isinstance(obj, Tensor) and not requires_grad and made.requires_grad:
+    if requires_grad is False and made.requires_grad:
         made = made.detach()
     return made.requires_grad_() if requires_grad else made
 

@@ -147,14 +147,11 @@ def lu(A: Any, *, pivot: bool = True) -> Any:
     return return_types.lu_result(*lu_unpack(packed, exchanges))
 
 
-@public("torch", "Tensor", name="lu")
-def _lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+@public("torch", "Tensor", name="lu", out=True)
+def _lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
     """`torch.linalg.lu_factor`, by its older name; with `get_infos` also the zero pivots."""
     found = _factored("lu", A, pivot, not get_infos)
-    found = found if get_infos else found[:2]
-    if out is None:
-        return tuple(found)
-    return tuple(target.copy_(part) for target, part in zip(out, found, strict=True))
+    return tuple(found if get_infos else found[:2])
 
 
 @public("torch", out=True)

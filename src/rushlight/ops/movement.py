@@ -608,10 +608,10 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:
 
 @public("torch", "Tensor")
 def adjoint(input: Any) -> Any:
-    """The conjugate transpose of matrices."""
-    if input.ndim < 2:
+    """The conjugate transpose of matrices; of a number its conjugate."""
+    if input.ndim == 1:
         raise RuntimeError(f"adjoint: expected at least 2 dimensions, got {input.ndim}")
-    turned = transpose(input, -2, -1)
+    turned = transpose(input, -2, -1) if input.ndim else input.view(())
     return turned.conj() if input.dtype.is_complex else turned
 
 

@@ -517,7 +517,7 @@ def poisson(input: Any, generator: Any = None) -> Any:
     """Poisson numbers with the rates of `input`."""
     _floating("poisson", input.dtype)
     seed, counter = _take(_source(generator, like=input), input.numel())
-    return POISSON(input.detach(), seed, counter)
+    return unrelated(POISSON(input.detach(), seed, counter), input)
 
 
 def _poisson_rows(rates: Any, bits: Any) -> Any:
@@ -573,7 +573,8 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     _floating("binomial", count.dtype)
     shape = views.broadcast_shapes("binomial", count._shape, prob._shape)
     seed, counter = _take(_source(generator, like=count), views.numel(shape))
-    return BINOMIAL(count.detach().expand(shape), prob.detach().expand(shape), seed, counter)
+    made = BINOMIAL(count.detach().expand(shape), prob.detach().expand(shape), seed, counter)
+    return unrelated(made, count, prob)
 
 
 # -- filling

@@ -539,6 +539,18 @@ LOGSUMEXP = Op(
 def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
     """log(sum(exp(x))) over `dim` without overflow."""
     x = CAST(input, dtype=config.default_dtype()) if input.dtype.is_integral else input
-    return LOGSUMEXP(
-        x, dim=views.dim_indices("logsumexp", dim, input.ndim), keepdim=bool(keepdim)
-    )
+    dims = views.dim_indices("logsumexp", dim, input.ndim)
+    if x.dtype.is_complex:
+        return _complex_logsumexp(x, dims, bool(keepdim))
+    return LOGSUMEXP(x, dim=dims, keepdim=bool(keepdim))
+
+
+def _complex_logsumexp(x: Any, dims: Dims, keepdim: bool) -> Any:
+    """Shifted by the largest real part, which says how large exp(x) is."""
+    if count_of(x._shape, dims) == 0:
+        return x.exp().sum(dims, keepdim=keepdim).log()
+    real = x.detach().real
+    top = real.amax(dims, keepdim=True)
+    top = WHERE(top.isfinite(), top, 0)
+    total = (x - top).exp().sum(dims, keepdim=keepdim)
+    return total.log() + (top if keepdim else top.reshape(total._shape))

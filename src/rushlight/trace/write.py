@@ -123,8 +123,12 @@ def check_writable(x: Any, source: Any, op_name: str) -> None:
 
 def check_apart(x: Any, op_name: str) -> None:
     """Raise if elements of x share memory with each other."""
-    if x._view is not None and any(
-        stride == 0 and size > 1 for size, stride in zip(x._shape, x._strides, strict=True)
+    if (
+        x._view is not None
+        and 0 not in x._shape
+        and any(
+            stride == 0 and size > 1 for size, stride in zip(x._shape, x._strides, strict=True)
+        )
     ):  # like PyTorch, only plain repetition is refused
         raise errors.overlapping_write(op_name, x._shape, x._strides)
 

@@ -1,0 +1,70 @@
+"""Random programs against the reference evaluator and PyTorch: a few always, many in the second
+tier; and programs that once found a fault.
+"""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+
+pytest.importorskip("torch")
+import fuzz_programs  # noqa: E402 - after the skip
+
+
+@pytest.mark.parametrize("first", range(0, 20, 5))
+def test_random_programs(first: int) -> None:
+    for seed in range(first, first + 5):
+        assert not fuzz_programs.check(seed, samples=False, counts=collections.Counter())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_many_random_programs_over_all_functions() -> None:
+    assert fuzz_programs.main(["100000", "1000000", "--minutes", "30"]) == 0
+
+
+COMPLEX = "v0 = torch.tensor([[1 + 2j, 2 - 1j], [0.1 - 2j, 3 + 0.5j]], dtype=torch.complex128)"
+FOUND = {
+    "asarray keeps a history": """
+v0 = torch.tensor([1.0, 2.0], requires_grad=True)
+v1 = torch.asarray(v0 * 2)
+v2 = torch.asarray(v0 * 2, copy=True)
+v3 = torch.asarray(v0, requires_grad=False)
+(v1 * v2).sum().backward()""",
+    "nothing overlaps in an empty tensor": """
+v0 = torch.ones(1, 0, 3).sum(2, keepdim=True).expand(1, 0, 3)
+v0.mul_(2)""",
+    "a single pair may have any stride": """
+v0 = torch.tensor([[[1.0, 2.0, 3.0, 4.0, 5.0]]])
+v1 = torch.view_as_complex(v0[..., :2])
+v1.mul_(1j)""",
+    "numbers are their own transposes": """
+v0 = torch.tensor(1.5 - 2j)
+v1, v2, v3, v4 = v0.mT, v0.mH * 1, v0.H * 1, v0.adjoint() * 1
+v1.mul_(2)""",
+    "logsumexp of complex numbers": f"""
+{COMPLEX}.requires_grad_()
+v1 = [v0.logsumexp(0), v0.logsumexp((0, 1), True), v0[:0].logsumexp(0)]
+(v1[0].abs().sum() + v1[1].real.sum()).backward()""",
+    "rms_norm of complex numbers": f"""
+{COMPLEX}.requires_grad_()
+v1 = torch.nn.functional.rms_norm(v0, (2,), v0[0].detach(), eps=0.5)
+v1.abs().sum().backward()""",
+    "norms of complex parts are real": f"""
+{COMPLEX}
+v1 = torch.norm_except_dim(v0, 2, 0)""",
+    "torch.lu resizes its outputs": """
+v0, v1 = torch.empty(0), torch.empty(0, dtype=torch.int32)
+torch.lu(torch.eye(2), out=(v0, v1))""",
+    "rates of random numbers have zero gradients": """
+v0 = torch.tensor([0.25, 0.75], requires_grad=True)
+v1 = torch.poisson(v0) + torch.binomial(torch.ones(2), v0)
+v2 = v0 * 2
+(v1 * 0 + v2).sum().backward()""",
+}
+
+
+@pytest.mark.parametrize("program", FOUND.values(), ids=FOUND)
+def test_programs_that_once_failed(program: str) -> None:
+    assert fuzz_programs.trial(program.strip().splitlines()) == ("", "")
