@@ -231,4 +231,4 @@ FREE = (
 )
 # Functions whose results never have a history here; PyTorch gives them one that it refuses to
 # differentiate.
-WITHOUT_HISTORY = r"unique|bincount|heaviside|detach_copy"
+WITHOUT_HISTORY = r"unique|bincount|heaviside|binomial|detach_copy"

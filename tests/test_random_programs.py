@@ -30,7 +30,6 @@ FOUND = {
 v0 = torch.tensor([1.0, 2.0], requires_grad=True)
 v1 = torch.asarray(v0 * 2)
 v2 = torch.asarray(v0 * 2, copy=True)
-v3 = torch.asarray(v0, requires_grad=False)
 (v1 * v2).sum().backward()""",
     "nothing overlaps in an empty tensor": """
 v0 = torch.ones(1, 0, 3).sum(2, keepdim=True).expand(1, 0, 3)
@@ -59,9 +58,8 @@ v0, v1 = torch.empty(0), torch.empty(0, dtype=torch.int32)
 torch.lu(torch.eye(2), out=(v0, v1))""",
     "rates of random numbers have zero gradients": """
 v0 = torch.tensor([0.25, 0.75], requires_grad=True)
-v1 = torch.poisson(v0) + torch.binomial(torch.ones(2), v0)
-v2 = v0 * 2
-(v1 * 0 + v2).sum().backward()""",
+v1 = torch.poisson(v0)
+v1.sum().backward()""",
 }
 
 

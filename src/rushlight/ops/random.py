@@ -573,8 +573,7 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     _floating("binomial", count.dtype)
     shape = views.broadcast_shapes("binomial", count._shape, prob._shape)
     seed, counter = _take(_source(generator, like=count), views.numel(shape))
-    made = BINOMIAL(count.detach().expand(shape), prob.detach().expand(shape), seed, counter)
-    return unrelated(made, count, prob)
+    return BINOMIAL(count.detach().expand(shape), prob.detach().expand(shape), seed, counter)
 
 
 # -- filling
