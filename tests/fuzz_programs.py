@@ -2,10 +2,11 @@
 LAST [--minutes M] [--no-samples]`.
 
 A trial draws a program (`program_draws.py`) and runs it compiled, three times (the second and
-third find what the first recorded; the third on two threads), with every value read after every
-statement, on the reference backend, and on PyTorch. How far values may be from PyTorch's is found by running it on
-PyTorch again, with every result moved by a few units in its last place: what then differs much
-depends on rounding and is not compared. A program that fails is shrunk, and printed as a script.
+third find what the first recorded; the third on another number of threads), with every value
+read after every statement, with other sizes, on the reference backend, and on PyTorch. How far
+values may be from PyTorch's is found by running it on PyTorch again, with every result moved by
+a few units in its last place: what then differs much depends on rounding and is not compared. A
+program that fails is shrunk, and printed as a script.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 import program_tables as tables
 import torch
-from program_draws import Draw, execute, names_of, namespace
+from program_draws import Draw, execute, literal, names_of, namespace
 
 import rushlight
 from rushlight import config
@@ -336,9 +337,42 @@ def trial(lines: Lines) -> tuple[str, str]:
         way = "read after every statement"
         if found := against(want, run(rushlight, lines, read_all)):
             return way, found
+        way = "new sizes"
+        if found := with_new_sizes(lines):
+            return way, found
     except Raised as raised:
         return f"{way} raised {type(raised.error).__name__}", str(raised)
     return "", ""
+
+
+def with_new_sizes(lines: Lines) -> str:
+    """What is wrong with the same program on inputs that have one element more wherever they
+    had a certain number, where PyTorch runs that.
+    """
+    names = namespace(torch)
+    inputs = [i for i, line in enumerate(lines) if re.match(r"v\d+ = torch.tensor\(", line)]
+    for i in inputs:
+        execute(lines[i], names)
+    sizes = collections.Counter(
+        size for i in inputs for size in names[lines[i].split()[0]].shape if size > 1
+    )
+    if not sizes:
+        return ""
+    size = sizes.most_common(1)[0][0]
+    changed = list(lines)
+    for i in inputs:
+        name = lines[i].split()[0]
+        data = names[name].detach()
+        for d in range(data.ndim):
+            if data.shape[d] == size:
+                data = torch.cat([data, data.narrow(d, 0, 1)], d)
+        marked = ".requires_grad_()" * names[name].requires_grad
+        changed[i] = f"{name} = {literal(data, 12)}{marked}"
+    try:
+        want = expected(changed)
+    except (Unstable, Raised):
+        return ""
+    return against(want, run(rushlight, changed))
 
 
 @contextlib.contextmanager

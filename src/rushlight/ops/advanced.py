@@ -446,8 +446,9 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
     vector = index if index.ndim else index.reshape(1)
     size = input._shape[at] if input.ndim else 1
-    none = FULL(shape=(size,), value=False, dtype=dt.bool_)
-    chosen = INDEX_PUT(none, True, vector, dims=(0,), accumulate=False, wraps=True)
+    chosen = FULL(shape=(size,), value=False, dtype=dt.bool_)
+    if size:  # among no elements, PyTorch lets every index be
+        chosen = INDEX_PUT(chosen, True, vector, dims=(0,), accumulate=False, wraps=True)
     line = [size if d == at else 1 for d in range(input.ndim)]
     return masked_fill(input, chosen.reshape(line), value)
 
