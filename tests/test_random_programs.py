@@ -53,10 +53,6 @@ v1.abs().sum().backward()""",
     "norms of complex parts are real": f"""
 {COMPLEX}
 v1 = torch.norm_except_dim(v0, 2, 0)""",
-    "matrix_exp of bfloat16": """
-v0 = torch.tensor([[0.5, 1.0], [-0.25, 0.75]], dtype=torch.bfloat16, requires_grad=True)
-v1 = torch.matrix_exp(v0)
-v1.sum().backward()""",
     "no element is filled at any index": """
 v0 = torch.empty(0, 5, 0)
 v0.index_fill_(2, torch.tensor([0, -1]), 0.5)""",
