@@ -15,7 +15,6 @@ import itertools
 import math
 import random
 import re
-import signal
 import types
 import warnings
 import zlib
@@ -31,7 +30,9 @@ DTYPES = (
     torch.complex64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 )  # fmt: skip
 WEIGHTS = (40, 20, 4, 6, 12, 5, 6, 3, 1, 1, 2, 4)
-_SECONDS = 5  # for one statement of PyTorch
+PLAIN = (
+    bool, int, float, complex, str, torch.dtype, torch.memory_format, torch.layout,
+)  # fmt: skip
 
 
 class Refused(Exception):
@@ -83,7 +84,9 @@ def literal(value: torch.Tensor, digits: int = 4) -> str:
 
 
 def _mapped(change: Callable[[Any], Any], numbers: Any) -> Any:
-    return [_mapped(change, n) for n in numbers] if isinstance(numbers, list) else change(numbers)
+    if isinstance(numbers, list):
+        return [_mapped(change, n) for n in numbers]
+    return change(numbers)
 
 
 class Draw:
@@ -219,7 +222,9 @@ class Draw:
             start = rng.randint(0, t.numel() - count)
             return f"{expression}.reshape(-1)[{start}:{start + count}].reshape({tuple(shape)})"
         if t.numel() and count <= 64:
-            return f"{expression}.reshape(-1).repeat({-(-count // t.numel())})[:{count}].reshape({tuple(shape)})"
+            times = -(-count // t.numel())
+            repeated = f"{expression}.reshape(-1).repeat({times})"
+            return f"{repeated}[:{count}].reshape({tuple(shape)})"
         raise Refused
 
     def tempered(self, expression: str, dtype: torch.dtype) -> str:
@@ -230,7 +235,7 @@ class Draw:
 
 
 def execute(statement: str, names: dict[str, Any]) -> None:
-    """Run a statement, within seconds."""
+    """Run a statement."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(code_of(statement), names)
@@ -269,9 +274,11 @@ def filled(draw: Draw, template: str) -> str:
         x = torch.zeros(draw.sizes, dtype=draw.dtype)
     if "y" in wants:
         given["y"], _ = draw.pick(
-            lambda t: t.ndim <= x.ndim and all(
-                n in (1, m) for n, m in zip(reversed(t.shape), reversed(x.shape))
-            ) and t.dtype.is_complex <= x.dtype.is_complex
+            lambda t: (
+                t.ndim <= x.ndim
+                and all(n in (1, m) for n, m in zip(reversed(t.shape), reversed(x.shape)))
+                and t.dtype.is_complex <= x.dtype.is_complex
+            )
         )
     if "same" in wants:
         given["same"] = draw.fitted(x.shape, x.dtype)
@@ -346,11 +353,7 @@ KINDS: dict[Callable[[Draw], None], int] = {
 def database() -> dict[str, Any]:
     from torch.testing._internal.common_methods_invocations import op_db
 
-    return {
-        op.full_name: op
-        for op in op_db
-        if not re.search(tables.NOT_SAMPLED, op.full_name)
-    }
+    return {op.full_name: op for op in op_db if not re.search(tables.NOT_SAMPLED, op.full_name)}
 
 
 @functools.cache
@@ -432,9 +435,7 @@ def call(draw: Draw, op: Any, sample: Any, adopts: bool) -> None:
             return f"slice({value.start}, {value.stop}, {value.step})"
         if isinstance(value, torch.device):
             return repr(str(value))
-        if value is None or value is Ellipsis or isinstance(
-            value, bool | int | float | complex | str | torch.dtype | torch.memory_format | torch.layout
-        ):
+        if value is None or value is Ellipsis or isinstance(value, PLAIN):
             return repr(value)
         raise Refused
 
@@ -444,13 +445,10 @@ def call(draw: Draw, op: Any, sample: Any, adopts: bool) -> None:
     form, text = formed(draw, op, x, args)
     try:
         if rng.random() < 0.04:
-            with_no_grad = f"with torch.no_grad():\n    {text}"
-            text = with_no_grad
+            text = "with torch.no_grad():\n    " + text
         draw.run(text)
     except Refused:
-        used = [name for name in reversed(lines) if not any(
-            name in names_of(line)[0] for line in draw.lines)]
-        for name in used:
+        for name in reversed(lines):  # inputs that only this call would have used
             if name in names_of(draw.lines[-1])[1]:
                 draw.lines.pop()
                 del draw.names[name]
@@ -462,7 +460,8 @@ def formed(draw: Draw, op: Any, x: str, args: list[str]) -> tuple[str, str]:
     """The function, the method, the in-place form, or the one with `out=`."""
     rng = draw.rng
     last = op.name.rsplit(".", 1)[-1]
-    names = [n for n in (op.name, *(a.name.removeprefix("torch.") for a in op.aliases)) if _exists(n)]
+    aliases = [a.name.removeprefix("torch.") for a in op.aliases]
+    names = [n for n in (op.name, *aliases) if _exists(n)]
     forms = []
     new = draw.new()
     if names:
@@ -491,14 +490,16 @@ def with_out(draw: Draw, call: str) -> str:
         execute(f"with torch.no_grad():\n    {new} = {call}", names)
     except Exception:
         raise Refused from None
-    memories = {
-        t.untyped_storage().data_ptr() for n in names_of(call)[0] for _, t in tensors_in(names[n])
-    }
+    read = [t for n in names_of(call)[0] for _, t in tensors_in(names[n])]
+    memories = {t.untyped_storage().data_ptr() for t in read}
     outs = []
     for _, made in tensors_in(names[new]):
         fits = [
-            e for e, t in draw.tensors()
-            if t.shape == made.shape and t.dtype is made.dtype and not t.requires_grad
+            e
+            for e, t in draw.tensors()
+            if t.shape == made.shape
+            and t.dtype is made.dtype
+            and not t.requires_grad
             and t.untyped_storage().data_ptr() not in memories
         ]
         outs.append(draw.rng.choice([*fits, f"torch.empty(0, dtype={made.dtype})"]))

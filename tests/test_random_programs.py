@@ -9,7 +9,7 @@ import collections
 import pytest
 
 pytest.importorskip("torch")
-import fuzz_programs  # noqa: E402 - after the skip
+import fuzz_programs
 
 
 @pytest.mark.parametrize("first", range(0, 20, 5))
