@@ -369,7 +369,7 @@ OTHERS = templates(r"""
 {new} = {any}.is_coalesced()
 {new} = torch.is_signed({any})
 {new} = {any}.is_distributed()
-{any}.detach_()
+{new} = {any} * 1\n{new}.detach_()
 {new} = {any}.type()
 {new} = torch.rand(2, 3)
 {new} = torch.randperm(5)
