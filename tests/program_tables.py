@@ -434,8 +434,10 @@ FREE = (
     r"uniform|gumbel|rrelu|fractional|lowrank|svd|eig|\.qr|lstsq|alpha_dropout|bessel_j0|view\(torch|"
     r"unique|ihfft.*out=|kthvalue|topk|mode\(|median\((?!.*values)|sort\((?!.*stable)"
 )
-# Errors of ours alone: PyTorch makes infinities, and lets pass what is empty.
-REFUSED = r"matrix_exp.*torch.bfloat16|softmax.*torch.complex|no sparse gradients"
+# Errors of ours alone: PyTorch makes infinities, lets pass what is empty, or deprecates it.
+REFUSED = (
+    r"matrix_exp.*torch.bfloat16|softmax.*torch.complex|no sparse gradients|index_fill_: unsupp"
+)
 # Functions whose results never have a history here; PyTorch gives them one that it refuses to
 # differentiate.
 WITHOUT_HISTORY = r"unique|bincount|heaviside|binomial|detach_copy"

@@ -12,10 +12,11 @@ pytest.importorskip("torch")
 import fuzz_programs
 
 
-@pytest.mark.parametrize("first", range(0, 20, 5))
+@pytest.mark.parametrize("first", range(0, 12, 3))
 def test_random_programs(first: int) -> None:
-    for seed in range(first, first + 5):
-        assert not fuzz_programs.check(seed, samples=False, counts=collections.Counter())
+    for seed in range(first, first + 3):
+        found = fuzz_programs.check(seed, samples=False, counts=collections.Counter())
+        assert not found, found
 
 
 @pytest.mark.long
