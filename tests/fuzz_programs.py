@@ -168,9 +168,10 @@ def expected(lines: Lines) -> Expected:
         free |= {"requires_grad", "grad"}
     clean = run(torch, lines, spread)
     bounds: list[Any] = [0.0] * len(clean)
+    solves = re.search(tables.SOLVING, "\n".join(lines)) is not None
     for seed in range(_NOISY):
         try:
-            moved = run(torch, lines, Noise(seed))
+            moved = run(torch, lines, Noise(seed, solves))
         except Raised:
             raise Unstable from None
         if len(moved) != len(clean):
@@ -217,10 +218,12 @@ def _wide(value: np.ndarray) -> np.ndarray:
 
 
 class Noise:
-    """Moves each result that a statement makes; equal numbers stay equal, and whole ones."""
+    """Moves each result that a statement makes; whole numbers stay, and equal ones stay equal
+    unless they are moved freely, which a singular matrix does not survive.
+    """
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, freely: bool) -> None:
+        self.seed, self.freely = seed, freely
         self.known: set[int] = set()
         self.moved = torch.empty(0, dtype=torch.float64)  # numbers that were moved already
 
@@ -240,6 +243,8 @@ class Noise:
         data = torch.view_as_real(t.data.resolve_conj()) if t.is_complex() else t.data
         wide, eps = data.double(), torch.finfo(t.dtype).eps
         bits = wide.contiguous().view(torch.int64).bitwise_xor(0x5DEECE66D * (self.seed + 1))
+        if self.freely:
+            bits += torch.arange(bits.numel()).reshape(bits.shape)
         bits = (bits * -7046029254386353131) >> 40
         factor = 1 + 4 * eps * (bits % 1024 - 512) / 512
         whole = (wide == wide.round()) & (wide.abs() < min(0.01 / eps, 1e6))
@@ -371,7 +376,7 @@ def with_new_sizes(lines: Lines) -> str:
         data = names[name].detach()
         for d in range(data.ndim):
             if data.shape[d] == size:
-                data = torch.cat([data, data.narrow(d, 0, 1)], d)
+                data = torch.cat([data, data.narrow(d, 0, 1)], d)  # repeats make ties
         marked = ".requires_grad_()" * names[name].requires_grad
         changed[i] = f"{name} = {literal(data, 12)}{marked}"
     try:

@@ -434,6 +434,8 @@ FREE = (
     r"uniform|gumbel|rrelu|fractional|lowrank|svd|eig|\.qr|lstsq|alpha_dropout|bessel_j0|view\(torch|"
     r"unique|ihfft.*out=|kthvalue|topk|mode\(|median\((?!.*values)|sort\((?!.*stable)"
 )
+# Programs that solve equations: how far their results may be off depends on equal numbers too.
+SOLVING = r"linalg|inv|solve|det\(|chol|lu\(|lu_|cdist|cond|cov|corrcoef"
 # Errors of ours alone: PyTorch makes infinities, lets pass what is empty, or deprecates it.
 REFUSED = (
     r"matrix_exp.*torch.bfloat16|softmax.*torch.complex|no sparse gradients|index_fill_: unsupp"

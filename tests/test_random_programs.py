@@ -54,6 +54,13 @@ v1.abs().sum().backward()""",
     "norms of complex parts are real": f"""
 {COMPLEX}
 v1 = torch.norm_except_dim(v0, 2, 0)""",
+    "statistics of bfloat16": """
+v0 = torch.tensor([[[1.5, 2.0], [0.25, -1.0]]], dtype=torch.bfloat16)
+v1, v2 = torch.tensor([1.0, 2.0], dtype=torch.bfloat16), torch.tensor([1.0, 2.0])
+v3 = torch.native_layer_norm(v0, (2,), v1, None, 0.5)
+v4 = torch.native_layer_norm(v0, (2,), None, v2, 0.5)
+v5 = torch.native_group_norm(v0, None, None, 1, 2, 2, 1, 0.5)
+v6 = torch.native_group_norm(v0, v2, None, 1, 2, 2, 2, 0.5)""",
     "no element is filled at any index": """
 v0 = torch.empty(0, 5, 0)
 v0.index_fill_(2, torch.tensor([0, -1]), 0.5)""",

@@ -138,7 +138,15 @@ def native_layer_norm(
     dims = _checked_shape("native_layer_norm", input, normalized_shape, weight, bias)
     x = _wide(input.detach())
     made = layer_norm(input, normalized_shape, weight, bias, eps)
-    return made, x.mean(dims, keepdim=True), INVERSE_STD(x, dim=dims, eps=float(eps))
+    kind = _of_statistics(input, weight, bias)
+    inverse = INVERSE_STD(x, dim=dims, eps=float(eps))
+    return made, x.mean(dims, keepdim=True).to(kind), inverse.to(kind)
+
+
+def _of_statistics(input: Any, weight: Any, bias: Any) -> Any:
+    """The dtype of means and deviations: that of the parameters, if there are any."""
+    given = bias if weight is None else weight
+    return input.dtype if given is None else given.dtype
 
 
 def _of_channels(parameter: Any, ndim: int) -> Any:
@@ -191,7 +199,9 @@ def native_group_norm(
     """`group_norm`, the mean of each group and the inverse of its deviation, (N, groups)."""
     rows = _wide(input).reshape(N, group, C // group * HxW)
     inverse = INVERSE_STD(rows, dim=(2,), eps=float(eps)).reshape(N, group)
-    return group_norm(input, group, weight, bias, eps), rows.mean(2), inverse
+    kind = _of_statistics(input, weight, bias)
+    made = group_norm(input, group, weight, bias, eps)
+    return made, rows.mean(2).to(kind), inverse.to(kind)
 
 
 def _rest(x: Any, groups: int) -> int:
