@@ -109,6 +109,13 @@ def test_matrix_exponentials(shape):
     same(rushlight.matrix_exp(large[0] * 5), torch.matrix_exp(large[1] * 5).detach())
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_exponentials_of_half_precision_are_rounded_once(dtype):
+    a = rushlight.tensor([[0.5, 1.25], [-0.75, 0.25]], dtype=getattr(rushlight, dtype))
+    exact = rushlight.matrix_exp(a.double())
+    assert rushlight.matrix_exp(a).equal(exact.to(a.dtype))
+
+
 def test_second_derivatives_of_exponentials():
     a = pair((3, 3))[0]
     assert rushlight.autograd.gradgradcheck(linalg.matrix_exp, (a,))

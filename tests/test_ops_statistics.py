@@ -128,6 +128,26 @@ def test_statistics_of_native_norms():
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("parameters", [None, "bfloat16", "float32"])
+def test_statistics_come_in_the_dtype_of_the_parameters(parameters):
+    def dtypes(lib):
+        x = lib.tensor(X.tolist()).reshape(1, 3, 5).to(lib.bfloat16)
+        kind = parameters and getattr(lib, parameters)
+        w = None if kind is None else lib.ones(3, dtype=kind)
+        last = None if kind is None else lib.ones(5, dtype=kind)
+        made = (
+            lib.native_layer_norm(x, (5,), last, last, 1e-5),
+            lib.native_group_norm(x, w, w, 1, 3, 5, 1, 1e-5),
+            lib.native_batch_norm(x, w, w, None, None, True, 0.1, 1e-5),
+            lib.native_batch_norm(x, w, w, lib.zeros(3), lib.ones(3), False, 0.1, 1e-5)
+            if parameters != "bfloat16"
+            else (),
+        )
+        return [str(part.dtype) for parts in made for part in parts]
+
+    assert dtypes(rushlight) == dtypes(torch)
+
+
 # -- complex numbers
 
 

@@ -103,3 +103,24 @@ def test_leaves_and_their_views_are_not_written_under_gradients():
         with lib.no_grad():
             leaf[0].mul_(2)
         assert leaf.tolist() == [[2.0, 2.0], [1.0, 1.0]]
+
+
+def test_elements_that_meet_in_memory_are_read_before_any_is_written():
+    for lib in (rushlight, pytest.importorskip("torch")):
+        x = lib.tensor([0.0, 1, 1, 1, 0, 1, 1, 0])
+        view = x.as_strided((2, 2, 2), (1, 1, 1))
+        view.copy_(view == 0)
+        assert x.tolist() == [1, 0, 0, 0, 0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64"])
+def test_of_elements_that_meet_in_memory_the_last_stays(dtype):
+    """In order of position, also where threads share the work."""
+    rows, columns = 700, 500
+    source = rushlight.arange(rows * columns).to(getattr(rushlight, dtype))
+    x = rushlight.zeros(rows + columns, dtype=source.dtype)
+    x.as_strided((rows, columns), (1, 1)).copy_(source.reshape(rows, columns))
+    rows_begin = source.reshape(rows, columns)[:, 0]
+    assert x[: rows - 1].equal(rows_begin[: rows - 1])
+    assert x[rows - 1 : -1].equal(source[-columns:])
+    assert x[-1] == 0

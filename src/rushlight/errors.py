@@ -149,6 +149,14 @@ def cannot_cast(op: str, got: object, to: object) -> RuntimeError:
     )
 
 
+def other_dtype_than_out(op: str, asked: object, got: object) -> RuntimeError:
+    return RuntimeError(f"{op}: dtype {asked!r} does not match dtype of out parameter {got!r}")
+
+
+def out_is_no_tensor(op: str, got: object) -> TypeError:
+    return TypeError(f"{op}(): argument 'out' must be Tensor, not {type(got).__name__}")
+
+
 def value_overflows(op: str, value: object, kind: object) -> RuntimeError:
     return RuntimeError(
         f"{op}: value cannot be converted to type {kind!r} without overflow: {value}"

@@ -87,6 +87,7 @@ def factory_form(called: Function, form: Function) -> Function:
     @functools.wraps(form)
     def inner(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is not None:
+            _take_dtype(out, called.__name__, kwargs)
             return form(*args, out=out, **kwargs)
         if process.has_places:
             return recorder.by_name(called, args, kwargs)
@@ -94,6 +95,16 @@ def factory_form(called: Function, form: Function) -> Function:
 
     inner.__signature__ = inspect.signature(form)  # type: ignore[attr-defined]
     return inner
+
+
+def _take_dtype(out: Any, name: str, kwargs: dict[str, Any]) -> None:
+    """Make a factory calculate in the dtype of what receives its result."""
+    if not isinstance(out, Tensor):
+        raise errors.out_is_no_tensor(name, out)
+    if kwargs.get("dtype") is None:
+        kwargs["dtype"] = out.dtype
+    elif kwargs["dtype"] is not out.dtype:
+        raise errors.other_dtype_than_out(name, kwargs["dtype"], out.dtype)
 
 
 def in_place_form(plain: Function, name: str) -> Function:
@@ -208,7 +219,7 @@ def deliver(target: Any, result: Any, name: str) -> Any:
     from rushlight import config  # the slow path only
 
     if not isinstance(target, Tensor):
-        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
+        raise errors.out_is_no_tensor(name, target)
     if config.scopes.grad_enabled and (target.requires_grad or result.requires_grad):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic "

@@ -379,12 +379,22 @@ class Builder:
     ) -> Ref:
         """base (or nothing, where the parts cover everything) with each part written at its
         view of the result's elements: of its memory as elements of the part's dtype.
+
+        A part whose elements meet in memory is written in order, so that the last one stays.
         """
         if len(parts) == 1 and views.is_whole(parts[0][1], views.numel(shape)):
             return self.reshape(parts[0][0], shape)
+        if base is not None and any(views.has_overlap(v) for _, v in parts):
+            return self._written_in_order(base, parts)
         args = ([base.arg] if base is not None else []) + [p.arg for p, _ in parts]
         attrs = (base is not None, tuple(v for _, v in parts))
         return Ref(self, self.node("update", args, attrs, shape, dtype))
+
+    def _written_in_order(self, base: Ref, parts: Sequence[tuple[Ref, View]]) -> Ref:
+        for part, view in parts:
+            assert part.dtype is base.dtype, (part.dtype, base.dtype)
+            base = self.scatter("set", base, part, view, ())
+        return base
 
     def pad(
         self,

@@ -390,6 +390,17 @@ def _range_length(op: str, start: Any, end: Any, step: Any, is_closed: bool) -> 
     )
 
 
+def _check_range_kind(op: str, kind: dtype) -> None:
+    if kind.is_complex:
+        raise errors.not_for_complex(op, kind)
+    _check_no_bool(op, kind)
+
+
+def _check_no_bool(op: str, kind: dtype) -> None:
+    if kind is dt.bool_:
+        raise errors.not_implemented_for(op, kind, "numbers")
+
+
 @public("torch", out=True)
 def arange(
     *bounds: Any,
@@ -421,9 +432,10 @@ def arange(
     )
     is_whole = all(isinstance(n, int) for n in (start, end, step))
     kind = dtype or (dt.int64 if is_whole else config.default_dtype())
-    if kind.is_complex:
-        raise errors.not_for_complex("arange", kind)
+    _check_range_kind("arange", kind)
     if kind.category is Category.INTEGRAL:
+        if step and not int(step):
+            raise ValueError(f"arange: step must be nonzero, but {step} is 0 in {kind!r}")
         start, end, step = int(start), int(end), int(step)
     length = _range_length("arange", start, end, step, False)
     return with_grad(ARANGE(start, step, length=length, dtype=kind), requires_grad, device)
@@ -439,6 +451,7 @@ def closed_range(
         check_layout(layout)
     start, end, step = map(plain_number, (start, end, step))
     kind = dtype or config.default_dtype()
+    _check_range_kind("range", kind)
     length = _range_length("range", start, end, step, True)
     return with_grad(ARANGE(start, step, length=length, dtype=kind), requires_grad, device)
 
@@ -481,6 +494,7 @@ def linspace(
         check_layout(layout)
     _check_points("linspace", start, end)
     kind = dtype or _points_kind(start, end)
+    _check_no_bool("linspace", kind)
     steps = _check_steps("linspace", steps)
     made = LINSPACE(*_ends(kind, steps, start, end), steps=steps, dtype=kind)
     return with_grad(made, requires_grad, device)
@@ -497,6 +511,7 @@ def logspace(
         check_layout(layout)
     _check_points("logspace", start, end)
     kind = dtype or _points_kind(start, end)
+    _check_no_bool("logspace", kind)
     steps = _check_steps("logspace", steps)
     made = LOGSPACE(*_ends(kind, steps, start, end), base, steps=steps, dtype=kind)
     return with_grad(made, requires_grad, device)

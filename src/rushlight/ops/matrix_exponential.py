@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors, arrays in host functions
 
 import numpy as np
 
+from rushlight import dtypes as dt
 from rushlight.ir.host import takes_batches
 from rushlight.ops.linear_algebra import Array, check_square
 from rushlight.ops.rearrange import cat
@@ -57,5 +58,7 @@ def matrix_exp(A: Any) -> Any:
     tensor([[1., 0.],
             [0., 1.]])
     """
-    check_square("linalg.matrix_exp", A)
-    return EXPONENTIAL(A)
+    wide = A.to(dt.float32) if A.dtype in (dt.float16, dt.bfloat16) else A
+    check_square("linalg.matrix_exp", wide)
+    made = EXPONENTIAL(wide)
+    return made if wide is A else made.to(A.dtype)

@@ -17,6 +17,12 @@ def _wide(x: Any) -> Any:
     return CAST(x, dtype=dt.float32) if x.dtype in (dt.float16, dt.bfloat16) else x
 
 
+def _statistics(input: Any, parameters: tuple[Any, ...], *made: Any) -> tuple[Any, ...]:
+    """Statistics in the dtype of the layer's parameters; without any in the input's."""
+    kind = next((p.dtype for p in parameters if p is not None), input.dtype)
+    return tuple(m if m.dtype is kind else CAST(m, dtype=kind) for m in made)
+
+
 def _affine(x: Any, weight: Any, bias: Any, kind: Any) -> Any:
     if weight is not None:
         x = x * weight
@@ -111,21 +117,11 @@ def rms_norm(
 ) -> Any:
     """Each row divided by the square root of its mean square, scaled."""
     dims = _checked_shape("rms_norm", input, normalized_shape, weight)
-    if input.dtype.is_complex:
-        return _complex_rms_norm(input, dims, weight, eps)
     _check_floating("rms_norm", input)
     x = _wide(input)
     if eps is None:
         eps = 2.0 ** -(input.dtype if input.dtype.mantissa else x.dtype).mantissa
     return _affine(x * INVERSE_RMS(x, dim=dims, eps=float(eps)), weight, None, input.dtype)
-
-
-def _complex_rms_norm(x: Any, dims: tuple[int, ...], weight: Any, eps: float | None) -> Any:
-    """By the mean of the squares themselves, not of their sizes, as in PyTorch."""
-    if eps is None:
-        eps = 2.0 ** -x.dtype.to_real().mantissa
-    made = x * ((x * x).mean(dims, keepdim=True) + eps).rsqrt()
-    return made if weight is None else made * weight
 
 
 @public("torch")
@@ -138,15 +134,8 @@ def native_layer_norm(
     dims = _checked_shape("native_layer_norm", input, normalized_shape, weight, bias)
     x = _wide(input.detach())
     made = layer_norm(input, normalized_shape, weight, bias, eps)
-    kind = _of_statistics(input, weight, bias)
-    inverse = INVERSE_STD(x, dim=dims, eps=float(eps))
-    return made, x.mean(dims, keepdim=True).to(kind), inverse.to(kind)
-
-
-def _of_statistics(input: Any, weight: Any, bias: Any) -> Any:
-    """The dtype of means and deviations: that of the parameters, if there are any."""
-    given = bias if weight is None else weight
-    return input.dtype if given is None else given.dtype
+    mean, inverse = x.mean(dims, keepdim=True), INVERSE_STD(x, dim=dims, eps=float(eps))
+    return made, *_statistics(input, (weight, bias), mean, inverse)
 
 
 def _of_channels(parameter: Any, ndim: int) -> Any:
@@ -199,9 +188,8 @@ def native_group_norm(
     """`group_norm`, the mean of each group and the inverse of its deviation, (N, groups)."""
     rows = _wide(input).reshape(N, group, C // group * HxW)
     inverse = INVERSE_STD(rows, dim=(2,), eps=float(eps)).reshape(N, group)
-    kind = _of_statistics(input, weight, bias)
     made = group_norm(input, group, weight, bias, eps)
-    return made, rows.mean(2).to(kind), inverse.to(kind)
+    return made, *_statistics(input, (weight, bias), rows.mean(2), inverse)
 
 
 def _rest(x: Any, groups: int) -> int:
@@ -289,10 +277,13 @@ def native_batch_norm(
     """
     made = batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     x = _wide(input.detach())
-    if not training:
-        return made, x.new_zeros(0), x.new_zeros(0)
     dims = (0, *range(2, x.ndim))
-    return made, x.mean(dims), INVERSE_STD(x, dim=dims, eps=float(eps)).reshape(-1)
+    if training:
+        mean, inverse = x.mean(dims), INVERSE_STD(x, dim=dims, eps=float(eps)).reshape(-1)
+    else:
+        mean, inverse = x.new_zeros(0), x.new_zeros(0)
+    parameters = (weight, bias, running_mean, running_var)
+    return made, *_statistics(input, parameters, mean, inverse)
 
 
 @public("F")

@@ -227,7 +227,7 @@ def _check_range(op: str, low: int, high: int) -> None:
         )
 
 
-_LIMITS = {
+_LIMITS = {  # all integers below are numbers of the dtype
     dt.float64: 1 << 53, dt.float32: 1 << 24, dt.float16: 1 << 11, dt.bfloat16: 1 << 8,
     dt.int64: 1 << 63, dt.int32: 1 << 31, dt.int16: 1 << 15, dt.int8: 1 << 7, dt.uint8: 1 << 8,
     dt.bool_: 2, dt.uint16: 1 << 16, dt.uint32: 1 << 32, dt.uint64: 1 << 64,
@@ -237,8 +237,8 @@ _LIMITS = {
 def _check_bounds(op: str, low: int, high: int, kind: dtype) -> None:
     if kind.is_complex:
         raise errors.refuses_complex(op, kind)
-    top = _LIMITS[kind]
-    least = -top if kind.is_signed else 0
+    top = _LIMITS[kind] - 1 if kind.is_integral else int(dt.finfo(kind).max)
+    least = -top - kind.is_integral if kind.is_signed else 0
     for name, value in (("from", low), ("to - 1", high - 1)):
         if not least <= value <= top:
             raise RuntimeError(f"{op}: {name} is out of bounds for {kind!r}: {value}")
@@ -324,8 +324,12 @@ def randperm(
         check_layout(layout)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
+    kind = dtype or dt.int64
+    if kind is dt.bool_ or kind.is_complex:
+        raise errors.not_implemented_for("randperm", kind, "real numbers")
+    _check_bounds("randperm", 0, n, kind)
     seed, counter = _take(_source(generator, device), n)
-    made = SHUFFLE(seed, counter, n=int(n), dtype=dtype or dt.int64)
+    made = SHUFFLE(seed, counter, n=int(n), dtype=kind)
     return with_grad(made, requires_grad, device)
 
 
