@@ -68,6 +68,27 @@ def test_losses(reduction):
     check("ctc_loss", scores, labels, steps, lengths, 0, reduction, False, second=False)
 
 
+SIGNS = np.array([1.0, -1.0])
+
+
+@pytest.mark.parametrize("reduction", [(), (0,), (1,), (2,)])
+def test_a_reduction_is_a_number_and_none_if_nothing_is_said(reduction):
+    x, y, z = normal(2, 3), normal(2, 3, seed=1), normal(2, 3, seed=2)
+    check("hinge_embedding_loss", x[:, 0], SIGNS, 1.0, *reduction, second=False)
+    check("margin_ranking_loss", x[:, 0], y[:, 0], SIGNS, 0.5, *reduction, second=False)
+    check("cosine_embedding_loss", x, y, SIGNS, 0.1, *reduction, second=False)
+    check("triplet_margin_loss", x, y, z, 1.0, 2.0, 1e-6, False, *reduction, second=False)
+    check("kl_div", x, np.abs(y), *reduction, second=False)
+    check("binary_cross_entropy_with_logits", x, np.abs(y) / 9, None, None, *reduction)
+
+
+def test_results_are_tuples_where_they_are_in_pytorch():
+    check("adaptive_max_pool1d", normal(1, 2, 5), 2, second=False)
+    check("broadcast_tensors", normal(2, 1), normal(3))
+    assert type(rushlight.broadcast_tensors(rushlight.ones(1))) is tuple
+    assert not hasattr(rushlight, "soft_margin_loss")  # PyTorch has it in nn.functional alone
+
+
 def test_a_reduction_that_there_is_not():
     x = rushlight.ones(2)
     with pytest.raises(ValueError, match="7 is not a valid value"):

@@ -137,8 +137,10 @@ def _public_adaptive(count: int) -> None:
         function.__name__ = function.__qualname__ = name
         function.__doc__ = "Windows of sizes that give the wanted output size, pooled."
     public("F", *(("torch",) if count == 1 else ()))(mean)
-    public("F", *(("torch",) if count == 1 else ()))(maximum)
+    public("F")(maximum)
     public("F")(with_indices)
+    if count == 1:
+        public("torch", name=largest)(with_indices)
 
 
 for _count in (1, 2, 3):

@@ -151,7 +151,7 @@ def mul(input: Any, other: Any) -> Any:
     return MUL(input, other)
 
 
-neg = unary_function(NEG, aliases=("negative",))
+neg = unary_function(NEG, "-x; bool is refused.", aliases=("negative",))
 
 
 @public("torch", "Tensor")
@@ -275,7 +275,7 @@ RECIPROCAL = pointwise(
     to="float",
     of_complex=True,
 )
-reciprocal = unary_function(RECIPROCAL)
+reciprocal = unary_function(RECIPROCAL, "1 / x.")
 
 
 # -- powers

@@ -1,7 +1,8 @@
 """PyTorch's lower spellings of layers: `torch.batch_norm`, `torch.convolution` and the like.
 
 They calculate what the functions of `nn.functional` calculate; their arguments come in the
-order of PyTorch's operator library, and a reduction is a number.
+order of PyTorch's operator library, and a reduction is a number: 0 for none (which PyTorch
+takes where nothing is said), 1 for the mean, 2 for the sum.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def native_channel_shuffle(input: Any, groups: int) -> Any:
 
 @public("torch")
 def binary_cross_entropy_with_logits(
-    input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 1
+    input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 0
 ) -> Any:
     """Binary cross entropy of sigmoid(input)."""
     return loss.binary_cross_entropy_with_logits(
@@ -124,7 +125,7 @@ def binary_cross_entropy_with_logits(
 
 
 @public("torch")
-def kl_div(input: Any, target: Any, reduction: int = 1, *, log_target: bool = False) -> Any:
+def kl_div(input: Any, target: Any, reduction: int = 0, *, log_target: bool = False) -> Any:
     """target * (log(target) - input), where input is a logarithm already."""
     kind = _reduction(reduction)
     out = loss.kl_div(input, target, reduction="none", log_target=log_target)
@@ -144,7 +145,7 @@ def poisson_nll_loss(
 @public("torch")
 def ctc_loss(
     log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0,
-    reduction: int = 1, zero_infinity: bool = False,
+    reduction: int = 0, zero_infinity: bool = False,
 ) -> Any:  # fmt: skip
     """-log P(targets) of labels without a given alignment."""
     return ctc.ctc_loss(
@@ -155,6 +156,44 @@ def ctc_loss(
         blank,
         _reduction(reduction),
         zero_infinity,
+    )
+
+
+@public("torch")
+def hinge_embedding_loss(
+    input: Any, target: Any, margin: float = 1.0, reduction: int = 0
+) -> Any:
+    """`nn.functional.hinge_embedding_loss`."""
+    return loss.hinge_embedding_loss(input, target, margin, reduction=_reduction(reduction))
+
+
+@public("torch")
+def margin_ranking_loss(
+    input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = 0
+) -> Any:
+    """`nn.functional.margin_ranking_loss`."""
+    kind = _reduction(reduction)
+    return loss.margin_ranking_loss(input1, input2, target, margin, reduction=kind)
+
+
+@public("torch")
+def cosine_embedding_loss(
+    input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = 0
+) -> Any:
+    """`nn.functional.cosine_embedding_loss`."""
+    kind = _reduction(reduction)
+    return loss.cosine_embedding_loss(input1, input2, target, margin, reduction=kind)
+
+
+@public("torch")
+def triplet_margin_loss(
+    anchor: Any, positive: Any, negative: Any, margin: float = 1.0, p: float = 2.0,
+    eps: float = 1e-6, swap: bool = False, reduction: int = 0,
+) -> Any:  # fmt: skip
+    """`nn.functional.triplet_margin_loss`."""
+    kind = _reduction(reduction)
+    return loss.triplet_margin_loss(
+        anchor, positive, negative, margin, p, eps, swap, reduction=kind
     )
 
 

@@ -111,10 +111,19 @@ I0E = _bessel("i0e", _I0_SMALL, _I0_LARGE, False, True, _i0e_vjp)
 I1 = _bessel("i1", _I1_SMALL, _I1_LARGE, True, False, _i1_vjp)
 I1E = _bessel("i1e", _I1_SMALL, _I1_LARGE, True, True, _i1e_vjp)
 
-i0 = unary_function(I0, places=("torch", "Tensor", "special"))
-i0e = unary_function(I0E, places=("special",), inplace=False)
-i1 = unary_function(I1, places=("special",), inplace=False)
-i1e = unary_function(I1E, places=("special",), inplace=False)
+i0 = unary_function(
+    I0,
+    "The modified Bessel function of the first kind of order 0.",
+    places=("torch", "Tensor", "special"),
+)
+i0e = unary_function(I0E, "e^-|x| times `i0` of x.", places=("special",), inplace=False)
+i1 = unary_function(
+    I1,
+    "The modified Bessel function of the first kind of order 1.",
+    places=("special",),
+    inplace=False,
+)
+i1e = unary_function(I1E, "e^-|x| times `i1` of x.", places=("special",), inplace=False)
 
 
 @public("special", out=True)

@@ -29,9 +29,27 @@ SHIFT_RIGHT = pointwise(
     "bitwise_right_shift", lambda k, a, b: k.shr(a, b), accepts=is_integer, wanted="integers"
 )
 
-bitwise_and = binary_function(BITWISE_AND, numbers="either")
-bitwise_or = binary_function(BITWISE_OR, numbers="either")
-bitwise_xor = binary_function(BITWISE_XOR, numbers="either")
-bitwise_not = unary_function(BITWISE_NOT)
-bitwise_left_shift = binary_function(SHIFT_LEFT, numbers="either")
-bitwise_right_shift = binary_function(SHIFT_RIGHT, numbers="either")
+bitwise_and = binary_function(
+    BITWISE_AND, "The bits set in both (of bool: and), broadcast.", numbers="either"
+)
+bitwise_or = binary_function(
+    BITWISE_OR, "The bits set in one or both (of bool: or), broadcast.", numbers="either"
+)
+bitwise_xor = binary_function(
+    BITWISE_XOR,
+    "The bits set in one of both (of bool: whether they differ), broadcast.",
+    numbers="either",
+)
+bitwise_not = unary_function(
+    BITWISE_NOT, "All bits turned: -x - 1 of signed integers, not x of bool."
+)
+bitwise_left_shift = binary_function(
+    SHIFT_LEFT,
+    "The bits of input moved up by other: input * 2^other, broadcast.",
+    numbers="either",
+)
+bitwise_right_shift = binary_function(
+    SHIFT_RIGHT,
+    "The bits of input moved down by other: input / 2^other rounded down, broadcast.",
+    numbers="either",
+)

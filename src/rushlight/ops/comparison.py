@@ -33,12 +33,12 @@ GE = comparison("ge", lambda k, a, b: a >= b)
 EQ = comparison("eq", lambda k, a, b: k.eq(_number(k, a), _number(k, b)), of_complex=True)
 NE = comparison("ne", lambda k, a, b: k.ne(_number(k, a), _number(k, b)), of_complex=True)
 
-lt = binary_function(LT, aliases=("less",))
-le = binary_function(LE, aliases=("less_equal",))
-gt = binary_function(GT, aliases=("greater",))
-ge = binary_function(GE, aliases=("greater_equal",))
-eq = binary_function(EQ)
-ne = binary_function(NE, aliases=("not_equal",))
+lt = binary_function(LT, "Where input < other, broadcast.", aliases=("less",))
+le = binary_function(LE, "Where input <= other, broadcast.", aliases=("less_equal",))
+gt = binary_function(GT, "Where input > other, broadcast.", aliases=("greater",))
+ge = binary_function(GE, "Where input >= other, broadcast.", aliases=("greater_equal",))
+eq = binary_function(EQ, "Where input == other, broadcast; NaN equals nothing.")
+ne = binary_function(NE, "Where input != other, broadcast.", aliases=("not_equal",))
 
 
 # -- logic
@@ -58,10 +58,14 @@ LOGICAL_OR = _test("logical_or", lambda k, a, b: _truth(k, a) | _truth(k, b))
 LOGICAL_XOR = _test("logical_xor", lambda k, a, b: _truth(k, a) ^ _truth(k, b))
 LOGICAL_NOT = _test("logical_not", lambda k, x: k.eq(x, 0))
 
-logical_and = binary_function(LOGICAL_AND, numbers="none")
-logical_or = binary_function(LOGICAL_OR, numbers="none")
-logical_xor = binary_function(LOGICAL_XOR, numbers="none")
-logical_not = unary_function(LOGICAL_NOT)
+logical_and = binary_function(LOGICAL_AND, "Where neither is zero, broadcast.", numbers="none")
+logical_or = binary_function(
+    LOGICAL_OR, "Where one or both are not zero, broadcast.", numbers="none"
+)
+logical_xor = binary_function(
+    LOGICAL_XOR, "Where one of both is zero, broadcast.", numbers="none"
+)
+logical_not = unary_function(LOGICAL_NOT, "Where elements are zero.")
 
 
 # -- kinds of numbers
@@ -95,9 +99,11 @@ ISPOSINF = pointwise("isposinf", _is_infinity(INF), to="bool", refuse_complex=re
 ISNEGINF = pointwise("isneginf", _is_infinity(-INF), to="bool", refuse_complex=refuses_complex)
 SIGNBIT = pointwise("signbit", _signbit_lower, to="bool")
 
-isposinf = unary_function(ISPOSINF, inplace=False)
-isneginf = unary_function(ISNEGINF, inplace=False)
-signbit = unary_function(SIGNBIT, inplace=False)
+isposinf = unary_function(ISPOSINF, "Where elements are +infinity.", inplace=False)
+isneginf = unary_function(ISNEGINF, "Where elements are -infinity.", inplace=False)
+signbit = unary_function(
+    SIGNBIT, "Where the sign bit is set: below zero, and at -0.0.", inplace=False
+)
 
 
 @public("torch", "Tensor")

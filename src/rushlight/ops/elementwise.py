@@ -348,24 +348,28 @@ SHARED = pointwise(
 
 def unary_function(
     op: Op,
+    about: str,
     name: str | None = None,
     places: tuple[str, ...] = ("torch", "Tensor"),
     aliases: tuple[str, ...] = (),
     inplace: bool = True,
 ) -> Callable[..., Any]:
-    """The public function of a one-operand op: function, method, `_` and `out=` forms."""
+    """The public function of a one-operand op: function, method, `_` and `out=` forms. Its
+    docstring says what it is `about`; the example is made for its page (docs/build.py).
+    """
 
     def function(input: Any) -> Any:
         return recorder.record(op, (input,), ())
 
     function.__name__ = function.__qualname__ = name or op.name
-    function.__doc__ = f"`{op.name}` of each element."
+    function.__doc__ = about
     bind = public(*places, name=name or op.name, inplace=inplace, out=True, aliases=aliases)
     return bind(function)
 
 
 def binary_function(
     op: Op,
+    about: str,
     name: str | None = None,
     places: tuple[str, ...] = ("torch", "Tensor"),
     aliases: tuple[str, ...] = (),
@@ -391,7 +395,7 @@ def binary_function(
 
     chosen = {"second": second, "either": either, "none": none}[numbers]
     chosen.__name__ = chosen.__qualname__ = name or op.name
-    chosen.__doc__ = f"`{op.name}` of each pair of elements, broadcast."
+    chosen.__doc__ = about
     bind = public(*places, name=name or op.name, inplace=inplace, out=True, aliases=aliases)
     return bind(chosen)
 

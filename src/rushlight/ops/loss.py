@@ -247,7 +247,7 @@ def kl_div(
     return reduced(target.xlogy(target) - target * input, reduction)
 
 
-@public("F", "torch")
+@public("F")
 def hinge_embedding_loss(
     input: Any,
     target: Any,
@@ -265,7 +265,7 @@ def hinge_embedding_loss(
     return reduced(far + near, reduction)
 
 
-@public("F", "torch")
+@public("F")
 def margin_ranking_loss(
     input1: Any,
     input2: Any,
@@ -286,7 +286,7 @@ def margin_ranking_loss(
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
-@public("F", "torch")
+@public("F")
 def soft_margin_loss(
     input: Any,
     target: Any,
@@ -393,7 +393,7 @@ def pairwise_distance(
     return (x1 - x2 + eps).norm(p, dim=-1, keepdim=keepdim)
 
 
-@public("F", "torch")
+@public("F")
 def cosine_embedding_loss(
     input1: Any,
     input2: Any,
@@ -428,7 +428,7 @@ def cosine_embedding_loss(
     return reduced(near + far, reduction)
 
 
-@public("F", "torch")
+@public("F")
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,

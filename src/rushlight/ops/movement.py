@@ -487,9 +487,9 @@ def broadcast_tensors(*tensors: Any) -> Any:
     if len(tensors) == 1 and isinstance(tensors[0], Sequence):
         tensors = tuple(tensors[0])
     if not tensors:
-        return []
+        return ()
     shape = views.broadcast_shapes("broadcast_tensors", *(t._shape for t in tensors))
-    return [expand(t, shape) for t in tensors]
+    return tuple([expand(t, shape) for t in tensors])
 
 
 @public("torch")

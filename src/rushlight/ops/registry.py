@@ -371,6 +371,8 @@ def public(
 
     def bind(function: Callable[..., Any]) -> Callable[..., Any]:
         known = name or function.__name__
+        if function.__doc__ is None and known.endswith("_"):
+            function.__doc__ = f"In-place form of `{known[:-1]}`."
         called = precision.under_autocast(known, function)
         PUBLIC.append(Public(function, called, known, places, inplace, out, tuple(aliases)))
         return called

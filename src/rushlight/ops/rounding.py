@@ -41,10 +41,10 @@ FRAC = pointwise(
     wanted="a floating dtype",
 )
 
-floor = unary_function(FLOOR)
-ceil = unary_function(CEIL)
-trunc = unary_function(TRUNC, aliases=("fix",))
-frac = unary_function(FRAC)
+floor = unary_function(FLOOR, "The greatest whole number that is not above x.")
+ceil = unary_function(CEIL, "The least whole number that is not below x.")
+trunc = unary_function(TRUNC, "The whole number next to x towards zero.", aliases=("fix",))
+frac = unary_function(FRAC, "x - trunc(x), with the sign of x.")
 
 
 def _round_decimals_lower(k: Any, x: Any, decimals: int) -> Any:

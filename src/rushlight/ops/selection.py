@@ -105,10 +105,30 @@ FMIN = pointwise(
     "fmin", _ignoring_nan("min"), vjp=_ignoring_vjp("le"), refuse_complex=refuses_complex
 )
 
-maximum = binary_function(MAXIMUM, inplace=False, numbers="none")
-minimum = binary_function(MINIMUM, inplace=False, numbers="none")
-fmax = binary_function(FMAX, inplace=False, numbers="none")
-fmin = binary_function(FMIN, inplace=False, numbers="none")
+maximum = binary_function(
+    MAXIMUM,
+    "The larger of each pair, broadcast; NaN where either is NaN.",
+    inplace=False,
+    numbers="none",
+)
+minimum = binary_function(
+    MINIMUM,
+    "The smaller of each pair, broadcast; NaN where either is NaN.",
+    inplace=False,
+    numbers="none",
+)
+fmax = binary_function(
+    FMAX,
+    "The larger of each pair, broadcast; the other where one is NaN.",
+    inplace=False,
+    numbers="none",
+)
+fmin = binary_function(
+    FMIN,
+    "The smaller of each pair, broadcast; the other where one is NaN.",
+    inplace=False,
+    numbers="none",
+)
 
 
 # -- clamp
@@ -283,7 +303,7 @@ def _copysign_vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
 
 
 COPYSIGN = pointwise("copysign", _copysign_lower, to="float", vjp=_copysign_vjp)
-copysign = binary_function(COPYSIGN)
+copysign = binary_function(COPYSIGN, "|input| with the sign of other, broadcast.")
 
 
 def _nextafter_lower(k: Any, a: Any, b: Any) -> Any:

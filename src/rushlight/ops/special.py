@@ -28,8 +28,8 @@ SQRT_HALF = math.sqrt(0.5)
 ROOT_PI = math.sqrt(math.pi)
 
 
-def _special(op: Op, name: str | None = None) -> Any:
-    return unary_function(op, name, places=("special",), inplace=False)
+def _special(op: Op, about: str, name: str | None = None) -> Any:
+    return unary_function(op, about, name, places=("special",), inplace=False)
 
 
 # -- gamma
@@ -43,10 +43,12 @@ DIGAMMA = pointwise(
     to="float",
     vjp=lambda g, out, x: scaled(g, POLYGAMMA(x, order=1)),
 )
-lgamma = unary_function(LGAMMA)
-gammaln = _special(LGAMMA, "gammaln")
-digamma = unary_function(DIGAMMA, places=("torch", "Tensor", "special"))
-psi = _special(DIGAMMA, "psi")
+lgamma = unary_function(LGAMMA, "log |gamma(x)|.")
+gammaln = _special(LGAMMA, "log |gamma(x)|.", "gammaln")
+digamma = unary_function(
+    DIGAMMA, "The derivative of log gamma(x).", places=("torch", "Tensor", "special")
+)
+psi = _special(DIGAMMA, "The derivative of log gamma(x).", "psi")
 
 _BERNOULLI = (
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
@@ -287,11 +289,11 @@ def _entr_lower(k: Any, x: Any) -> Any:
 
 ENTR = pointwise("entr", _entr_lower, lambda m, out, x: -m.log(x) - 1, to="float")
 
-ndtr = _special(NDTR)
-ndtri = _special(NDTRI)
-log_ndtr = _special(LOG_NDTR)
-erfcx = _special(ERFCX)
-entr = _special(ENTR)
+ndtr = _special(NDTR, "The normal distribution function, (1 + erf(x / sqrt(2))) / 2.")
+ndtri = _special(NDTRI, "The inverse of `ndtr`: quantiles of the normal distribution.")
+log_ndtr = _special(LOG_NDTR, "log(ndtr(x)), finite far below zero.")
+erfcx = _special(ERFCX, "e^(x^2) erfc(x).")
+entr = _special(ENTR, "-x log x; 0 at zero and -infinity below it.")
 
 
 def _spherical_lower(k: Any, x: Any) -> Any:
@@ -304,7 +306,10 @@ def _spherical_lower(k: Any, x: Any) -> Any:
     return k.select(k.eq(k.abs(x), math.inf), 0, made)
 
 
-spherical_bessel_j0 = _special(pointwise("spherical_bessel_j0", _spherical_lower, to="float"))
+spherical_bessel_j0 = _special(
+    pointwise("spherical_bessel_j0", _spherical_lower, to="float"),
+    "sin(x) / x, and 1 at zero.",
+)
 
 
 # -- orthogonal polynomials

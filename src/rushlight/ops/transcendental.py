@@ -44,15 +44,15 @@ LOG1P = _function("log1p", lambda m, out, x: 1 / (x + 1))
 SQRT = _function("sqrt", lambda m, out, x: 0.5 / out)
 RSQRT = _function("rsqrt", lambda m, out, x: out * -0.5 / x)
 
-exp = unary_function(EXP)
-exp2 = unary_function(EXP2, places=SPECIAL)
-expm1 = unary_function(EXPM1, places=SPECIAL)
-log = unary_function(LOG)
-log2 = unary_function(LOG2)
-log10 = unary_function(LOG10)
-log1p = unary_function(LOG1P, places=SPECIAL)
-sqrt = unary_function(SQRT)
-rsqrt = unary_function(RSQRT)
+exp = unary_function(EXP, "e^x, of each element.")
+exp2 = unary_function(EXP2, "2^x, of each element.", places=SPECIAL)
+expm1 = unary_function(EXPM1, "e^x - 1, accurate near zero.", places=SPECIAL)
+log = unary_function(LOG, "The natural logarithm, log x.")
+log2 = unary_function(LOG2, "The logarithm to base 2.")
+log10 = unary_function(LOG10, "The logarithm to base 10.")
+log1p = unary_function(LOG1P, "log(1 + x), accurate near zero.", places=SPECIAL)
+sqrt = unary_function(SQRT, "The square root; NaN of negative real numbers.")
+rsqrt = unary_function(RSQRT, "1 / sqrt(x).")
 
 
 # -- circular
@@ -84,13 +84,24 @@ ATAN2 = pointwise(
     to="float",
 )
 
-sin = unary_function(SIN)
-cos = unary_function(COS)
-tan = unary_function(TAN)
-asin = unary_function(ASIN, aliases=("arcsin",))
-acos = unary_function(ACOS, aliases=("arccos",))
-atan = unary_function(ATAN, aliases=("arctan",))
-atan2 = binary_function(ATAN2, aliases=("arctan2",), numbers="none")
+sin = unary_function(SIN, "The sine of angles in radians.")
+cos = unary_function(COS, "The cosine of angles in radians.")
+tan = unary_function(TAN, "The tangent, sin(x) / cos(x).")
+asin = unary_function(
+    ASIN, "The angle in [-pi/2, pi/2] whose sine is x; NaN beyond [-1, 1].", aliases=("arcsin",)
+)
+acos = unary_function(
+    ACOS, "The angle in [0, pi] whose cosine is x; NaN beyond [-1, 1].", aliases=("arccos",)
+)
+atan = unary_function(
+    ATAN, "The angle in (-pi/2, pi/2) whose tangent is x.", aliases=("arctan",)
+)
+atan2 = binary_function(
+    ATAN2,
+    "The angle in [-pi, pi] of the point (other, input), broadcast.",
+    aliases=("arctan2",),
+    numbers="none",
+)
 
 
 def _sinc_lower(k: Any, x: Any) -> Any:
@@ -109,7 +120,7 @@ def _sinc_slope(m: Any, out: Any, x: Any) -> Any:
 
 
 SINC = pointwise("sinc", _sinc_lower, _sinc_slope, to="float", of_complex=True)
-sinc = unary_function(SINC, places=SPECIAL)
+sinc = unary_function(SINC, "sin(pi x) / (pi x), and 1 at zero.", places=SPECIAL)
 
 DEG2RAD = pointwise(
     "deg2rad",
@@ -125,8 +136,8 @@ RAD2DEG = pointwise(
     to="float",
     refuse_complex=refuses_complex,
 )
-deg2rad = unary_function(DEG2RAD)
-rad2deg = unary_function(RAD2DEG)
+deg2rad = unary_function(DEG2RAD, "Degrees as radians: x pi / 180.")
+rad2deg = unary_function(RAD2DEG, "Radians as degrees: x 180 / pi.")
 
 
 # -- hyperbolic
@@ -138,12 +149,22 @@ ASINH = _function("asinh", lambda m, out, x: m.rsqrt(x * x + 1))
 ACOSH = _function("acosh", lambda m, out, x: m.rsqrt(x - 1) * m.rsqrt(x + 1))
 ATANH = _function("atanh", lambda m, out, x: 1 / ((1 - x) * (1 + x)))
 
-sinh = unary_function(SINH)
-cosh = unary_function(COSH)
-tanh = unary_function(TANH, places=("torch", "Tensor", "F"))
-asinh = unary_function(ASINH, aliases=("arcsinh",))
-acosh = unary_function(ACOSH, aliases=("arccosh",))
-atanh = unary_function(ATANH, aliases=("arctanh",))
+sinh = unary_function(SINH, "The hyperbolic sine, (e^x - e^-x) / 2.")
+cosh = unary_function(COSH, "The hyperbolic cosine, (e^x + e^-x) / 2.")
+tanh = unary_function(
+    TANH, "The hyperbolic tangent, sinh(x) / cosh(x).", places=("torch", "Tensor", "F")
+)
+asinh = unary_function(
+    ASINH, "The inverse of sinh: log(x + sqrt(x^2 + 1)).", aliases=("arcsinh",)
+)
+acosh = unary_function(
+    ACOSH, "The inverse of cosh: log(x + sqrt(x^2 - 1)); NaN below 1.", aliases=("arccosh",)
+)
+atanh = unary_function(
+    ATANH,
+    "The inverse of tanh: log((1 + x) / (1 - x)) / 2; NaN beyond [-1, 1].",
+    aliases=("arctanh",),
+)
 
 
 # -- the error function, the logistic function
@@ -154,10 +175,16 @@ ERFC = _function("erfc", lambda m, out, x: m.exp(-(x * x)) * (-2 / ROOT_PI))
 ERFINV = _function("erfinv", lambda m, out, x: m.exp(out * out) * (ROOT_PI / 2))
 SIGMOID = _function("sigmoid", lambda m, out, x: out * (1 - out))
 
-erf = unary_function(ERF, places=SPECIAL)
-erfc = unary_function(ERFC, places=SPECIAL)
-erfinv = unary_function(ERFINV, places=SPECIAL)
-sigmoid = unary_function(SIGMOID, places=("torch", "Tensor", "F"))
+erf = unary_function(
+    ERF,
+    "The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.",
+    places=SPECIAL,
+)
+erfc = unary_function(ERFC, "1 - erf(x), accurate where that is small.", places=SPECIAL)
+erfinv = unary_function(ERFINV, "The inverse of `erf`; NaN beyond [-1, 1].", places=SPECIAL)
+sigmoid = unary_function(
+    SIGMOID, "The logistic function, 1 / (1 + e^-x).", places=("torch", "Tensor", "F")
+)
 
 
 @public("special", out=True)
@@ -201,7 +228,9 @@ HYPOT = pointwise(
     accepts=is_floating,
     wanted="a floating dtype",
 )
-hypot = binary_function(HYPOT, numbers="none")
+hypot = binary_function(
+    HYPOT, "sqrt(input^2 + other^2) without overflow, broadcast.", numbers="none"
+)
 
 
 def _logaddexp_lower(k: Any, a: Any, b: Any) -> Any:
@@ -235,8 +264,18 @@ LOGADDEXP2 = pointwise(
     "logaddexp2", _logaddexp2_lower, _share(LN2, True), _share(LN2, False),
     accepts=is_floating, wanted="a floating dtype",
 )  # fmt: skip
-logaddexp = binary_function(LOGADDEXP, inplace=False, numbers="none")
-logaddexp2 = binary_function(LOGADDEXP2, inplace=False, numbers="none")
+logaddexp = binary_function(
+    LOGADDEXP,
+    "log(e^input + e^other) without overflow, broadcast.",
+    inplace=False,
+    numbers="none",
+)
+logaddexp2 = binary_function(
+    LOGADDEXP2,
+    "log2(2^input + 2^other) without overflow, broadcast.",
+    inplace=False,
+    numbers="none",
+)
 
 
 def _times_log(log: str) -> Any:
@@ -263,8 +302,19 @@ XLOG1PY = pointwise(
     lambda m, out, x, y: x / (y + 1),
     to="float",
 )
-xlogy = binary_function(XLOGY, places=SPECIAL, numbers="either")
-xlog1py = binary_function(XLOG1PY, places=("special",), inplace=False, numbers="either")
+xlogy = binary_function(
+    XLOGY,
+    "input * log(other), broadcast; 0 where input is 0, unless other is NaN.",
+    places=SPECIAL,
+    numbers="either",
+)
+xlog1py = binary_function(
+    XLOG1PY,
+    "input * log(1 + other), broadcast; 0 where input is 0, unless other is NaN.",
+    places=("special",),
+    inplace=False,
+    numbers="either",
+)
 
 
 # -- exponents and fractions
