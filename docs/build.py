@@ -20,6 +20,7 @@ from docs.families import PREFIXES, Family, Function, families
 from rushlight.ops.registry import Linearity, Op
 
 PAGES = Path(__file__).parent / "api"
+EXAMPLES = Path(__file__).parent / "examples.txt"
 SAMPLES = (  # of elementwise functions: the first in whose domain they lie
     ("[-0.5, 0.0, 2.0]",),
     ("[0.25, 0.5, 0.75]",),
@@ -35,21 +36,22 @@ NOTE = "<!-- Written by `python -m docs.build`: change the docstrings instead. -
 def pages() -> dict[str, str]:
     """The text of every page by its file name."""
     known = families()
-    found = {f"{family.name}.md": page(family) for family in known}
+    kept = kept_examples()
+    found = {f"{family.name}.md": page(family, kept) for family in known}
     return {"README.md": index(known), **found}
 
 
 # -- one page
 
 
-def page(family: Family) -> str:
+def page(family: Family, kept: dict[str, list[str]]) -> str:
     """A family: what it is, a table of its functions, each function, its recorded ops."""
     title, *rest = family.about.split("\n\n")
     parts = [NOTE, f"# {escaped(' '.join(title.split())).rstrip('.')}"]
     parts += [fenced(p) if p.startswith(">>>") else escaped(p) for p in rest]
     known = []
     for function in family.functions:
-        example = example_of(function)
+        example = example_of(function, kept)
         facts = facts_of(function.plain, function.name, example) if example else None
         known.append((function, example, facts))
     parts.append(summary(known))
@@ -191,11 +193,40 @@ def dtypes(facts: Facts | None) -> str:
 # -- examples
 
 
-def example_of(function: Function) -> str:
-    """The docstring's, or one made for a function of elements."""
-    if function.example or function.made_of is None:
+def example_of(function: Function, kept: dict[str, list[str]]) -> str:
+    """The docstring's, one that is kept in examples.txt, or one made for elements."""
+    if function.example:
         return function.example
-    return elementwise_example(function)
+    if function.name in kept:
+        return transcript(kept[function.name])
+    return elementwise_example(function) if function.made_of else ""
+
+
+def kept_examples() -> dict[str, list[str]]:
+    """Lines of code by function: a name, then its lines, indented."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in EXAMPLES.read_text().splitlines():
+        if line.startswith(" "):
+            lines.append(line.strip())
+        elif not line.startswith("#"):
+            found[line] = lines = []
+    return found
+
+
+def transcript(lines: list[str]) -> str:
+    """What an interpreter would show of these lines."""
+    names: dict[str, Any] = {"torch": rushlight}
+    shown: list[str] = []
+    for line in lines:
+        shown.append(f">>> {line}")
+        try:
+            code = compile(line, str(EXAMPLES), "eval")
+        except SyntaxError:
+            exec(line, names)
+        else:
+            shown.append(repr(eval(code, names)))
+    return "\n".join(shown)
 
 
 def elementwise_example(function: Function) -> str:
@@ -205,9 +236,8 @@ def elementwise_example(function: Function) -> str:
         given = ", ".join(f"torch.tensor({numbers})" for numbers in sample)
         call = f"torch.{PREFIXES[place].removeprefix('torch.')}{function.name}({given})"
         with contextlib.suppress(TypeError, RuntimeError, NotImplementedError):
-            made = eval(call, {"torch": rushlight})
-            if all(map(math.isfinite, numbers_of(made))):
-                return f">>> {call}\n{made!r}"
+            if all(map(math.isfinite, numbers_of(eval(call, {"torch": rushlight})))):
+                return transcript([call])
     raise ValueError(f"no sample lies in the domain of {function.name}")
 
 

@@ -143,7 +143,10 @@ def _total(values: list[Any]) -> Any:
 
 def _derivatives(example: str, name: str, of_floats: bool) -> tuple[bool | None, bool]:
     zero = rushlight.zeros((), dtype=rushlight.float64, requires_grad=True)
-    given = list(tensors_in(results(example, name, _shifted(zero, of_floats))[0]))
+    try:
+        given = list(tensors_in(results(example, name, _shifted(zero, of_floats))[0]))
+    except RuntimeError:  # a write that is not allowed to what requires gradients
+        return False, False
     if not given:
         return None, False
     smooth_ones = [t for t in given if t.requires_grad]

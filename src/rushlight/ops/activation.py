@@ -112,7 +112,11 @@ public("F", name="relu_")(lambda input: applied(RELU, input, True))
 def hardtanh(
     input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Any:
-    """x clamped to [min_val, max_val]; no gradient at the bounds."""
+    """x clamped to [min_val, max_val]; no gradient at the bounds.
+
+    >>> torch.nn.functional.hardtanh(torch.tensor([-3.0, 0.5, 2.0]))
+    tensor([-1.0000,  0.5000,  1.0000])
+    """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if not input.dtype.is_signed and input.dtype is not dt.bool_ and min(min_val, max_val) < 0:
@@ -129,13 +133,21 @@ public("F", name="hardtanh_")(
 
 @public("F")
 def relu6(input: Any, inplace: bool = False) -> Any:
-    """min(max(x, 0), 6)."""
+    """min(max(x, 0), 6).
+
+    >>> torch.nn.functional.relu6(torch.tensor([-1.0, 3.0, 8.0]))
+    tensor([0., 3., 6.])
+    """
     return applied(HARDTANH, input, inplace, low=0.0, high=6.0)
 
 
 @public("F")
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
-    """x where positive, negative_slope * x elsewhere."""
+    """x where positive, negative_slope * x elsewhere.
+
+    >>> torch.nn.functional.leaky_relu(torch.tensor([-1.0, 2.0]), 0.1)
+    tensor([-0.1000,  2.0000])
+    """
     return applied(LEAKY_RELU, input, inplace, slope=float(negative_slope))
 
 
@@ -146,7 +158,11 @@ public("F", name="leaky_relu_")(
 
 @public("F")
 def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
-    """x where it is above the threshold, value elsewhere."""
+    """x where it is above the threshold, value elsewhere.
+
+    >>> torch.nn.functional.threshold(torch.tensor([0.5, 2.0]), 1.0, -1.0)
+    tensor([-1.,  2.])
+    """
     return applied(THRESHOLD, input, inplace, threshold=threshold, value=value)
 
 
@@ -174,7 +190,11 @@ PRELU = pointwise(
 
 @public("torch", "Tensor", "F")
 def prelu(input: Any, weight: Any) -> Any:
-    """x where positive, weight * x elsewhere; one weight, or one for each channel (dim 1)."""
+    """x where positive, weight * x elsewhere; one weight, or one for each channel (dim 1).
+
+    >>> torch.prelu(torch.tensor([[-1.0, -1.0]]), torch.tensor([0.25, 0.5]))
+    tensor([[-0.2500, -0.5000]])
+    """
     if input.dtype is not weight.dtype:
         raise RuntimeError(
             f"prelu: Type promoting not supported. Got {input.dtype!r} and {weight.dtype!r}"
@@ -209,6 +229,9 @@ def rrelu(
 ) -> Any:
     """leaky_relu whose slope is drawn from [lower, upper] in training, and their mean
     otherwise.
+
+    >>> torch.nn.functional.rrelu(torch.tensor([-1.0, 2.0]), 0.2, 0.4)
+    tensor([-0.3000,  2.0000])
     """
     if lower > upper:
         raise RuntimeError("rrelu: Lower bound should be less than or equal to the upper bound")
@@ -247,7 +270,11 @@ SELU_SCALE = 1.0507009873554804934193349852946
 
 @public("F")
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
-    """x where positive, alpha * (exp(x) - 1) elsewhere."""
+    """x where positive, alpha * (exp(x) - 1) elsewhere.
+
+    >>> torch.nn.functional.elu(torch.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
     return applied(ELU, input, inplace, alpha=float(alpha), scale=1.0, input_scale=1.0)
 
 
@@ -255,12 +282,20 @@ public("F", name="elu_")(lambda input, alpha=1.0: elu(input, alpha, True))
 
 
 def selu(input: Any, inplace: bool = False) -> Any:
-    """scale * elu(x, alpha) with the constants of self-normalising networks."""
+    """scale * elu(x, alpha) with the constants of self-normalising networks.
+
+    >>> torch.selu(torch.tensor([-1.0, 1.0]))
+    tensor([-1.1113,  1.0507])
+    """
     return applied(ELU, input, inplace, alpha=SELU_ALPHA, scale=SELU_SCALE, input_scale=1.0)
 
 
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
-    """x where positive, alpha * (exp(x / alpha) - 1) elsewhere."""
+    """x where positive, alpha * (exp(x / alpha) - 1) elsewhere.
+
+    >>> torch.celu(torch.tensor([-1.0, 1.0]), alpha=0.5)
+    tensor([-0.4323,  1.0000])
+    """
     if alpha == 0:
         raise RuntimeError("celu: ZeroDivisionError: alpha cannot be 0 for CELU")
     attrs = {"alpha": float(alpha), "scale": 1.0, "input_scale": 1 / alpha}
@@ -301,7 +336,11 @@ GELU_TANH = _activation("gelu_tanh", _gelu_tanh_lower, _gelu_tanh_slope)
 
 @public("F", out=True)
 def gelu(input: Any, *, approximate: str = "none") -> Any:
-    """x times the normal distribution function of x, or its approximation by tanh."""
+    """x times the normal distribution function of x, or its approximation by tanh.
+
+    >>> torch.nn.functional.gelu(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.1587,  0.0000,  0.8413])
+    """
     if approximate not in ("none", "tanh"):
         raise RuntimeError("gelu: approximate argument must be either none or tanh.")
     return (GELU if approximate == "none" else GELU_TANH)(input)
@@ -323,7 +362,11 @@ SILU = _activation(
 
 @public("F")
 def silu(input: Any, inplace: bool = False) -> Any:
-    """x * sigmoid(x), also called swish."""
+    """x * sigmoid(x), also called swish.
+
+    >>> torch.nn.functional.silu(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.2689,  0.0000,  0.7311])
+    """
     return applied(SILU, input, inplace)
 
 
@@ -346,7 +389,11 @@ MISH = _activation("mish", lambda k, x: x * _tanh_of_softplus(k, x), _mish_slope
 
 @public("F")
 def mish(input: Any, inplace: bool = False) -> Any:
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    >>> torch.nn.functional.mish(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.3034,  0.0000,  0.8651])
+    """
     return applied(MISH, input, inplace)
 
 
@@ -369,7 +416,11 @@ SOFTPLUS = _activation("softplus", _softplus_lower, _softplus_slope, ("beta", "t
 
 @public("F", out=True)
 def softplus(input: Any, beta: float = 1, threshold: float = 20) -> Any:
-    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.
+
+    >>> torch.nn.functional.softplus(torch.tensor([-1.0, 0.0, 30.0]))
+    tensor([ 0.3133,  0.6931, 30.0000])
+    """
     return SOFTPLUS(input, beta=float(beta), threshold=float(threshold))
 
 
@@ -382,7 +433,11 @@ LOGSIGMOID = _activation(
 
 @public("F", out=True)
 def logsigmoid(input: Any) -> Any:
-    """log(sigmoid(x)), finite for every finite x."""
+    """log(sigmoid(x)), finite for every finite x.
+
+    >>> torch.nn.functional.logsigmoid(torch.tensor([-200.0, 0.0]))
+    tensor([-200.0000,   -0.6931])
+    """
     return LOGSIGMOID(input)
 
 
@@ -402,7 +457,11 @@ SOFTSIGN = pointwise(
 
 @public("F")
 def softsign(input: Any) -> Any:
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    >>> torch.nn.functional.softsign(torch.tensor([-1.0, 3.0]))
+    tensor([-0.5000,  0.7500])
+    """
     if input.dtype.is_complex:  # not holomorphic
         return input / (input.abs() + 1)
     return SOFTSIGN(input)
@@ -424,7 +483,11 @@ TANHSHRINK = pointwise(
 
 @public("F")
 def tanhshrink(input: Any) -> Any:
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    >>> torch.nn.functional.tanhshrink(torch.tensor([-1.0, 3.0]))
+    tensor([-0.2384,  2.0049])
+    """
     return TANHSHRINK(input)
 
 
@@ -444,13 +507,21 @@ SOFTSHRINK = _activation(
 
 @public("torch", "Tensor", "F", out=True)
 def hardshrink(input: Any, lambd: float = 0.5) -> Any:
-    """x where |x| is above lambd, 0 elsewhere."""
+    """x where |x| is above lambd, 0 elsewhere.
+
+    >>> torch.hardshrink(torch.tensor([-1.0, 0.25, 0.75]))
+    tensor([-1.0000,  0.0000,  0.7500])
+    """
     return HARDSHRINK(input, lambd=float(lambd))
 
 
 @public("F", out=True)
 def softshrink(input: Any, lambd: float = 0.5) -> Any:
-    """x moved towards 0 by lambd, and 0 within it."""
+    """x moved towards 0 by lambd, and 0 within it.
+
+    >>> torch.nn.functional.softshrink(torch.tensor([-1.0, 0.25, 0.75]))
+    tensor([-0.5000,  0.0000,  0.2500])
+    """
     if lambd < 0:
         raise RuntimeError(f"softshrink: lambda must be at least 0, but found {lambd}")
     return SOFTSHRINK(input, lambd=float(lambd))
@@ -470,19 +541,31 @@ HARDSWISH = _activation(
 
 @public("F")
 def hardsigmoid(input: Any, inplace: bool = False) -> Any:
-    """clamp(x + 3, 0, 6) / 6."""
+    """clamp(x + 3, 0, 6) / 6.
+
+    >>> torch.nn.functional.hardsigmoid(torch.tensor([-4.0, 0.0, 1.5]))
+    tensor([0.0000, 0.5000, 0.7500])
+    """
     return applied(HARDSIGMOID, input, inplace)
 
 
 @public("F")
 def hardswish(input: Any, inplace: bool = False) -> Any:
-    """x * clamp(x + 3, 0, 6) / 6."""
+    """x * clamp(x + 3, 0, 6) / 6.
+
+    >>> torch.nn.functional.hardswish(torch.tensor([-4.0, 0.0, 1.5]))
+    tensor([-0.0000, 0.0000, 1.1250])
+    """
     return applied(HARDSWISH, input, inplace)
 
 
 @public("F")
 def glu(input: Any, dim: int = -1) -> Any:
-    """The first half of `input` along `dim` times the sigmoid of the second."""
+    """The first half of `input` along `dim` times the sigmoid of the second.
+
+    >>> torch.nn.functional.glu(torch.tensor([2.0, 4.0, 0.0, 1.0]))
+    tensor([1.0000, 2.9242])
+    """
     if input.ndim == 0:
         raise RuntimeError("glu does not support 0-dimensional tensors")
     axis = views.dim_index("glu", dim, input.ndim)

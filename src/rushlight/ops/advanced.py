@@ -160,10 +160,10 @@ def check_along(op: str, x: Any, dim: int, index: Any, source: Any = None) -> in
 def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     """out[i][j] = input[index[i][j]][j] for dim 0, and so on.
 
-    >>> import rushlight as torch
-    >>> torch.gather(torch.tensor([[1, 2], [3, 4]]), 1, torch.tensor([[1], [0]]))
-    tensor([[2],
-            [3]])
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> torch.gather(x, 1, torch.tensor([[1], [0]]))
+    tensor([[2.],
+            [3.]])
     """
     check_dense_grad("gather", sparse_grad)
     at = check_along("gather", input, dim, index)
@@ -200,7 +200,11 @@ _OLD_REDUCES = {None: "set", "add": "add", "multiply": "mul"}
 def scatter(
     input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None
 ) -> Any:
-    """A copy with self[index[i][j]][j] = src[i][j] (or one value) for dim 0, and so on."""
+    """A copy with self[index[i][j]][j] = src[i][j] (or one value) for dim 0, and so on.
+
+    >>> torch.zeros(3).scatter(0, torch.tensor([2, 0]), torch.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
     if reduce not in _OLD_REDUCES:
         raise RuntimeError("reduce argument must be either add or multiply.")
     source = checked_value("scatter", value if src is None else src, input.dtype)
@@ -209,7 +213,11 @@ def scatter(
 
 @public("torch", "Tensor", inplace=True, out=True)
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
-    """A copy with src added at the places of `scatter`."""
+    """A copy with src added at the places of `scatter`.
+
+    >>> torch.zeros(3).scatter_add(0, torch.tensor([0, 0]), torch.tensor([1.0, 2.0]))
+    tensor([3., 0., 0.])
+    """
     return _scatter("scatter_add", input, dim, index, src, "add")
 
 
@@ -306,7 +314,12 @@ def _product_gradients(
 def scatter_reduce(
     input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """A copy with src reduced (sum, prod, mean, amax, amin) into the places of `scatter`."""
+    """A copy with src reduced (sum, prod, mean, amax, amin) into the places of `scatter`.
+
+    >>> x = torch.ones(3)
+    >>> x.scatter_reduce(0, torch.tensor([0, 0]), torch.tensor([2.0, 3.0]), "prod")
+    tensor([6., 1., 1.])
+    """
     if reduce not in _REDUCES:
         raise RuntimeError(
             f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
@@ -339,7 +352,13 @@ def _meaned(total: Any, x: Any, index: Any, dim: int, include_self: bool) -> Any
 
 @public("torch", "Tensor", out=True)
 def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
-    """`gather` after broadcasting both (of the flattened tensor by default)."""
+    """`gather` after broadcasting both (of the flattened tensor by default).
+
+    >>> x = torch.tensor([[3.0, 1.0], [2.0, 4.0]])
+    >>> torch.take_along_dim(x, x.argsort(1), 1)
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
     if indices.dtype is not dt.int64:
         raise RuntimeError(
             f"take_along_dim(): dtype of indices should be Long but got {indices.dtype!r}"
@@ -378,7 +397,12 @@ def _check_vector(op: str, index: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def index_select(input: Any, dim: int, index: Any) -> Any:
-    """The parts at these indices of a dimension."""
+    """The parts at these indices of a dimension.
+
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).index_select(1, torch.tensor([1, 0]))
+    tensor([[2., 1.],
+            [4., 3.]])
+    """
     at = views.dim_index("index_select", dim, input.ndim)
     vector = _check_vector("index_select", index)
     x = input if input.ndim else input.reshape(1)
@@ -416,7 +440,11 @@ def _placed_parts(
 
 @public("torch", "Tensor", inplace=True, out=True)
 def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    """A copy with parts of `source` added at these indices of a dimension."""
+    """A copy with parts of `source` added at these indices of a dimension.
+
+    >>> torch.zeros(3).index_add(0, torch.tensor([0, 0]), torch.tensor([1.0, 2.0]))
+    tensor([3., 0., 0.])
+    """
     x, vector, parts, at = _placed_parts("index_add", input, dim, index, source)
     parts = parts if alpha == 1 else parts * alpha
     out = INDEX_PUT(x, parts, vector, dims=(at,), accumulate=True, wraps=False)
@@ -425,7 +453,11 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
-    """A copy with parts of `source` at these indices of a dimension."""
+    """A copy with parts of `source` at these indices of a dimension.
+
+    >>> torch.zeros(3).index_copy(0, torch.tensor([2, 0]), torch.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
     x, vector, parts, at = _placed_parts("index_copy", input, dim, index, source)
     out = INDEX_PUT(x, parts, vector, dims=(at,), accumulate=False, wraps=False)
     return out.reshape(input._shape)
@@ -433,7 +465,11 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
 
 @public("torch", "Tensor", inplace=True)
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
-    """A copy with one value at these indices of a dimension."""
+    """A copy with one value at these indices of a dimension.
+
+    >>> torch.zeros(3).index_fill(0, torch.tensor([0, 2]), 9)
+    tensor([9., 0., 9.])
+    """
     at = views.dim_index("index_fill", dim, input.ndim)
     if index.ndim > 1:
         raise RuntimeError(f"index_fill_(): Index has to be a vector, got {index.ndim}-D")
@@ -467,7 +503,12 @@ ROWS = Op(  # index, at which scatter_reduce's own checks would raise what it ra
 def index_reduce(
     input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """A copy with parts of `source` reduced (prod, mean, amax, amin) at these indices."""
+    """A copy with parts of `source` reduced (prod, mean, amax, amin) at these indices.
+
+    >>> x = torch.ones(2)
+    >>> x.index_reduce(0, torch.tensor([0, 0]), torch.tensor([2.0, 3.0]), "prod")
+    tensor([6., 1.])
+    """
     if reduce not in _KINDS:
         raise RuntimeError(
             f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
@@ -484,7 +525,11 @@ def index_reduce(
 
 @public("torch", "Tensor", out=True)
 def take(input: Any, index: Any) -> Any:
-    """Elements of the flattened tensor."""
+    """Elements of the flattened tensor.
+
+    >>> torch.take(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([0, 3]))
+    tensor([1., 4.])
+    """
     if index.dtype is not dt.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype!r}")
     if not input.numel() and index.numel():
@@ -494,13 +539,21 @@ def take(input: Any, index: Any) -> Any:
 
 @public("Tensor", name="put_")
 def put_(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    """Write (or add) elements at positions of the flattened tensor."""
+    """Write (or add) elements at positions of the flattened tensor.
+
+    >>> torch.zeros(3).put_(torch.tensor([2, 0]), torch.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
     return recorder.write(input, put(input, index, source, accumulate), "put_")
 
 
 @public("torch", "Tensor")
 def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    """A copy with elements at positions of the flattened tensor."""
+    """A copy with elements at positions of the flattened tensor.
+
+    >>> torch.put(torch.zeros(3), torch.tensor([2, 0]), torch.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
     if index.dtype is not dt.int64:
         raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype!r}")
     if source.dtype is not input.dtype:
@@ -530,7 +583,12 @@ def _check_masked(op: str, mask: Any) -> None:
 
 @public("torch", "Tensor", inplace=True)
 def masked_fill(input: Any, mask: Any, value: Any) -> Any:
-    """One value where the mask holds, the input elsewhere."""
+    """One value where the mask holds, the input elsewhere.
+
+    >>> x = torch.tensor([-1.0, 2.0])
+    >>> x.masked_fill(x < 0, 0)
+    tensor([0., 2.])
+    """
     _check_masked("masked_fill_", mask)
     if hasattr(value, "_storage") and value.ndim:
         raise RuntimeError(
@@ -546,7 +604,12 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def masked_select(input: Any, mask: Any) -> Any:
-    """The elements where the mask holds, in order, as a vector."""
+    """The elements where the mask holds, in order, as a vector.
+
+    >>> x = torch.tensor([-1.0, 2.0, 3.0])
+    >>> torch.masked_select(x, x > 0)
+    tensor([2., 3.])
+    """
     if not is_mask(mask) or mask.dtype is not dt.bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     batching.refuse_sizes("masked_select", mask)
@@ -575,7 +638,12 @@ NTH = Op(  # the elements of a vector that fill a mask; too few of them are an e
 
 @public("torch", "Tensor", inplace=True)
 def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
-    """The elements of source, in order, where the mask holds; the input elsewhere."""
+    """The elements of source, in order, where the mask holds; the input elsewhere.
+
+    >>> x = torch.tensor([-1.0, 2.0, -3.0])
+    >>> x.masked_scatter(x < 0, torch.tensor([8.0, 9.0]))
+    tensor([8., 2., 9.])
+    """
     _check_masked("masked_scatter_", mask)
     if source.dtype is not input.dtype:
         raise RuntimeError(
@@ -598,7 +666,12 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
-    """A copy with `src` at one index of a dimension."""
+    """A copy with `src` at one index of a dimension.
+
+    >>> torch.select_scatter(torch.zeros(2, 2), torch.tensor([1.0, 2.0]), 1, 0)
+    tensor([[1., 0.],
+            [2., 0.]])
+    """
     out = batching.spread_like(input.clone(), src)
     part = out.select(dim, index)
     if part._shape != src._shape:
@@ -614,7 +687,11 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
 def slice_scatter(
     input: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
-    """A copy with `src` at a slice of a dimension."""
+    """A copy with `src` at a slice of a dimension.
+
+    >>> torch.slice_scatter(torch.zeros(4), torch.tensor([1.0, 2.0]), start=1, end=3)
+    tensor([0., 1., 2., 0.])
+    """
     at = views.dim_index("slice_scatter", dim, input.ndim)
     out = batching.spread_like(input.clone(), src)
     part = out[(slice(None),) * at + (slice(start, end, step),)]
@@ -631,7 +708,12 @@ def slice_scatter(
 def diagonal_scatter(
     input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Any:
-    """A copy with `src` on a diagonal."""
+    """A copy with `src` on a diagonal.
+
+    >>> torch.diagonal_scatter(torch.zeros(2, 2), torch.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     out = batching.spread_like(input.clone(), src)
     part = out.diagonal(offset, dim1, dim2)
     if part._shape != src._shape:
@@ -647,7 +729,11 @@ def diagonal_scatter(
 def as_strided_scatter(
     input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None
 ) -> Any:
-    """A copy with `src` at a strided view."""
+    """A copy with `src` at a strided view.
+
+    >>> torch.as_strided_scatter(torch.zeros(4), torch.tensor([1.0, 2.0]), (2,), (2,))
+    tensor([1., 0., 2., 0.])
+    """
     out = batching.spread_like(input.clone(), src)
     out.as_strided(size, stride, storage_offset or 0).copy_(src)
     return out

@@ -118,9 +118,8 @@ def _checked_alpha(op: str, alpha: Any, *operands: Any) -> Any:
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input + alpha * other, broadcast.
 
-    >>> import rushlight as torch
-    >>> torch.add(torch.tensor([1, 2]), 10)
-    tensor([11, 12])
+    >>> torch.add(torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0]), alpha=2)
+    tensor([21., 42.])
     """
     if type(alpha) is int and alpha == 1:
         return ADD(input, other)
@@ -129,7 +128,11 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 @public("torch", "Tensor", inplace=True, out=True, aliases=("subtract",))
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """input - alpha * other, broadcast."""
+    """input - alpha * other, broadcast.
+
+    >>> torch.sub(torch.tensor([5.0, 3.0]), torch.tensor([1.0, 2.0]), alpha=2)
+    tensor([ 3., -1.])
+    """
     if type(alpha) is int and alpha == 1:
         return SUB(input, other)
     alpha = _checked_alpha("sub", alpha, input, other)
@@ -140,14 +143,23 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 @public("torch", "Tensor")
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """other - alpha * input, broadcast."""
+    """other - alpha * input, broadcast.
+
+    >>> torch.rsub(torch.tensor([1.0, 2.0]), 10)
+    tensor([9., 8.])
+    """
     check_tensors("rsub", input=input)
     return sub(other, input, alpha=alpha)
 
 
 @public("torch", "Tensor", inplace=True, out=True, aliases=("multiply",))
 def mul(input: Any, other: Any) -> Any:
-    """input * other, broadcast."""
+    """input * other, broadcast.
+
+    >>> torch.tensor([[1.0], [2.0]]) * torch.tensor([3.0, 4.0])
+    tensor([[3., 4.],
+            [6., 8.]])
+    """
     return MUL(input, other)
 
 
@@ -156,7 +168,11 @@ neg = unary_function(NEG, "-x; bool is refused.", aliases=("negative",))
 
 @public("torch", "Tensor")
 def positive(input: Any) -> Any:
-    """The tensor itself; bool is refused."""
+    """The tensor itself; bool is refused.
+
+    >>> +torch.tensor([-1.0, 2.0])
+    tensor([-1.,  2.])
+    """
     if input.dtype is dt.bool_:
         raise RuntimeError("positive: The `+` operator, on a bool tensor is not supported.")
     return input
@@ -224,9 +240,8 @@ def check_divisor(op: str, a: Any, b: Any) -> None:
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     """input / other, broadcast; `rounding_mode` 'trunc' or 'floor' makes whole numbers of it.
 
-    >>> import rushlight as torch
-    >>> torch.div(torch.tensor([-7, 7]), 2, rounding_mode="floor")
-    tensor([-4,  3])
+    >>> torch.div(torch.tensor([7.0, -7.0]), 2, rounding_mode="floor")
+    tensor([ 3., -4.])
     """
     if rounding_mode is None:
         return DIV(input, other)
@@ -241,20 +256,32 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
 
 @public("torch", "Tensor", inplace=True, out=True)
 def true_divide(input: Any, other: Any) -> Any:
-    """input / other, broadcast."""
+    """input / other, broadcast.
+
+    >>> torch.true_divide(torch.tensor([1, 2]), 2)
+    tensor([0.5000, 1.0000])
+    """
     return DIV(input, other)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def floor_divide(input: Any, other: Any) -> Any:
-    """The quotient rounded down; it has no derivative (`div(rounding_mode="floor")` has)."""
+    """The quotient rounded down; it has no derivative (`div(rounding_mode="floor")` has).
+
+    >>> torch.tensor([7.0, -7.0]) // 2
+    tensor([ 3., -4.])
+    """
     check_divisor("floor_divide", input, other)
     return FLOOR_DIVIDE(input, other)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def remainder(input: Any, other: Any) -> Any:
-    """What is left of input after division by other, with the sign of other (Python's %)."""
+    """What is left of input after division by other, with the sign of other (Python's %).
+
+    >>> torch.remainder(torch.tensor([7.0, -7.0]), 3)
+    tensor([1., 2.])
+    """
     check_one_tensor("remainder", input, other)
     check_divisor("remainder", input, other)
     return REMAINDER(input, other)
@@ -262,7 +289,11 @@ def remainder(input: Any, other: Any) -> Any:
 
 @public("torch", "Tensor", inplace=True, out=True)
 def fmod(input: Any, other: Any) -> Any:
-    """What is left of input after division by other, with the sign of input (C's fmod)."""
+    """What is left of input after division by other, with the sign of input (C's fmod).
+
+    >>> torch.fmod(torch.tensor([7.0, -7.0]), 3)
+    tensor([ 1., -1.])
+    """
     check_tensors("fmod", input=input)
     check_divisor("fmod", input, other)
     return FMOD(input, other)
@@ -283,7 +314,11 @@ reciprocal = unary_function(RECIPROCAL, "1 / x.")
 
 @public("torch", "Tensor", inplace=True, out=True)
 def square(input: Any) -> Any:
-    """input * input; bool becomes int64."""
+    """input * input; bool becomes int64.
+
+    >>> torch.square(torch.tensor([-3.0, 2.0]))
+    tensor([9., 4.])
+    """
     return pow(input, 2)
 
 
@@ -364,7 +399,11 @@ def _number_power(x: Any, exponent: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def float_power(input: Any, exponent: Any) -> Any:
-    """input to the power of exponent, calculated in double precision."""
+    """input to the power of exponent, calculated in double precision.
+
+    >>> torch.float_power(torch.tensor([2, 3]), -1)
+    tensor([0.5000, 0.3333], dtype=torch.float64)
+    """
     check_one_tensor("float_power", input, exponent)
     kind = _double_of(input, exponent)
     base, power = (
@@ -419,7 +458,11 @@ LERP = pointwise(
 
 @public("torch", "Tensor", inplace=True, out=True)
 def lerp(input: Any, end: Any, weight: Any) -> Any:
-    """input + weight * (end - input)."""
+    """input + weight * (end - input).
+
+    >>> torch.lerp(torch.tensor([0.0, 10.0]), torch.tensor([1.0, 20.0]), 0.5)
+    tensor([ 0.5000, 15.0000])
+    """
     check_tensors("lerp", input=input, end=end)
     if input.dtype.is_integral:
         raise errors.not_implemented_for("lerp", input.dtype, "a floating dtype")
@@ -455,7 +498,11 @@ ADDCDIV = pointwise(
 
 @public("torch", "Tensor", inplace=True, out=True)
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
-    """input + value * tensor1 * tensor2."""
+    """input + value * tensor1 * tensor2.
+
+    >>> torch.addcmul(torch.ones(2), torch.tensor([1.0, 2.0]), torch.ones(2), value=10)
+    tensor([11., 21.])
+    """
     check_tensors("addcmul", input=input, tensor1=tensor1, tensor2=tensor2)
     kinds = [t.dtype for t in (input, tensor1, tensor2)]
     if all(kind.is_integral for kind in kinds):
@@ -465,7 +512,11 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
 
 @public("torch", "Tensor", inplace=True, out=True)
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
-    """input + value * tensor1 / tensor2."""
+    """input + value * tensor1 / tensor2.
+
+    >>> torch.addcdiv(torch.ones(2), torch.ones(2), torch.tensor([2.0, 4.0]), value=10)
+    tensor([6.0000, 3.5000])
+    """
     check_tensors("addcdiv", input=input, tensor1=tensor1, tensor2=tensor2)
     if tensor1.dtype.is_integral and tensor2.dtype.is_integral:
         raise RuntimeError(
@@ -497,13 +548,21 @@ LCM = _whole_number_op("lcm", "lcm")
 
 @public("torch", "Tensor", inplace=True, out=True)
 def gcd(input: Any, other: Any) -> Any:
-    """The greatest common divisor of each pair of integers (gcd(0, 0) is 0)."""
+    """The greatest common divisor of each pair of integers (gcd(0, 0) is 0).
+
+    >>> torch.gcd(torch.tensor([12, 0, -9]), torch.tensor([18, 5, 6]))
+    tensor([6, 5, 3])
+    """
     check_tensors("gcd", input=input, other=other)
     return GCD(input, other)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def lcm(input: Any, other: Any) -> Any:
-    """The least common multiple of each pair of integers."""
+    """The least common multiple of each pair of integers.
+
+    >>> torch.lcm(torch.tensor([4, 0]), torch.tensor([6, 5]))
+    tensor([12,  0])
+    """
     check_tensors("lcm", input=input, other=other)
     return LCM(input, other)

@@ -37,7 +37,13 @@ def batch_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool,
     momentum: float, eps: float, cudnn_enabled: bool = False,
 ) -> Any:  # fmt: skip
-    """Each channel normalised over the batch (training) or by the running statistics."""
+    """Each channel normalised over the batch (training) or by the running statistics.
+
+    >>> x = torch.tensor([[1.0], [3.0]])
+    >>> torch.batch_norm(x, None, None, None, None, True, 0.1, 1e-5, False)
+    tensor([[-1.0000],
+            [ 1.0000]])
+    """
     return norm.batch_norm(
         input, running_mean, running_var, weight, bias, training, momentum, eps
     )
@@ -48,7 +54,12 @@ def instance_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
     use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool = False,
 ) -> Any:  # fmt: skip
-    """Each channel of each sample normalised."""
+    """Each channel of each sample normalised.
+
+    >>> x = torch.tensor([[[1.0, 3.0]]])
+    >>> torch.instance_norm(x, None, None, None, None, True, 0.1, 1e-5, False)
+    tensor([[[-1.0000,  1.0000]]])
+    """
     return norm.instance_norm(
         input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
     )
@@ -56,7 +67,12 @@ def instance_norm(
 
 @public("torch")
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
-    """The norms of the parts along `dim`, with all dimensions kept; -1: of everything."""
+    """The norms of the parts along `dim`, with all dimensions kept; -1: of everything.
+
+    >>> torch.norm_except_dim(torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
+    tensor([[5.],
+            [1.]])
+    """
     dims = tuple(d for d in range(v.ndim) if dim == -1 or d != dim % v.ndim)
     size = v.abs() if v.dtype.is_complex else v
     return NORM(size, ord=float(pow), dim=dims, keepdim=dim != -1)
@@ -64,7 +80,11 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
 
 @public("torch", out=True)
 def frobenius_norm(input: Any, dim: Any, keepdim: bool = False) -> Any:
-    """The square root of the sum of squares over one or two dimensions."""
+    """The square root of the sum of squares over one or two dimensions.
+
+    >>> torch.frobenius_norm(torch.tensor([[3.0, 4.0]]), (0, 1))
+    tensor(5.)
+    """
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     if len(dims) > 2:
         raise RuntimeError(
@@ -75,7 +95,11 @@ def frobenius_norm(input: Any, dim: Any, keepdim: bool = False) -> Any:
 
 @public("torch", out=True)
 def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """The sum of singular values of matrices in two dimensions (by default the last)."""
+    """The sum of singular values of matrices in two dimensions (by default the last).
+
+    >>> torch.nuclear_norm(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(7.)
+    """
     dims = (-2, -1) if dim is None else tuple(dim)
     return matrix_norm_of("nuclear_norm", input, "nuc", dims, keepdim, None)
 
@@ -85,7 +109,11 @@ def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 @public("torch")
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
-    """input1 @ weight[n] @ input2 for every output n, plus bias."""
+    """input1 @ weight[n] @ input2 for every output n, plus bias.
+
+    >>> torch.bilinear(torch.ones(1, 2), torch.ones(1, 3), torch.ones(4, 2, 3))
+    tensor([[6., 6., 6., 6.]])
+    """
     return contract.bilinear(input1, input2, weight, bias)
 
 
@@ -94,7 +122,12 @@ def convolution(
     input: Any, weight: Any, bias: Any, stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
 ) -> Any:  # fmt: skip
-    """A convolution, or a transposed one, over as many dimensions as the weight has."""
+    """A convolution, or a transposed one, over as many dimensions as the weight has.
+
+    >>> x, w = torch.arange(4.0).view(1, 1, 4), torch.ones(1, 1, 2)
+    >>> torch.convolution(x, w, None, [1], [0], [1], False, [0], 1)
+    tensor([[[1., 3., 5.]]])
+    """
     count = weight.ndim - 2
     if not 1 <= count <= 3:
         raise RuntimeError(f"convolution: expected 1 to 3 spatial dimensions, got {count}")
@@ -107,7 +140,11 @@ def convolution(
 
 @public("torch")
 def native_channel_shuffle(input: Any, groups: int) -> Any:
-    """Channels of different groups interleaved."""
+    """Channels of different groups interleaved.
+
+    >>> torch.native_channel_shuffle(torch.arange(4.0).view(1, 4, 1, 1), 2).flatten()
+    tensor([0., 2., 1., 3.])
+    """
     return interpolate.channel_shuffle(input, groups)
 
 
@@ -118,7 +155,11 @@ def native_channel_shuffle(input: Any, groups: int) -> Any:
 def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 0
 ) -> Any:
-    """Binary cross entropy of sigmoid(input)."""
+    """Binary cross entropy of sigmoid(input).
+
+    >>> torch.binary_cross_entropy_with_logits(torch.tensor([0.0]), torch.tensor([1.0]))
+    tensor([0.6931])
+    """
     return loss.binary_cross_entropy_with_logits(
         input, target, weight, reduction=_reduction(reduction), pos_weight=pos_weight
     )
@@ -126,7 +167,11 @@ def binary_cross_entropy_with_logits(
 
 @public("torch")
 def kl_div(input: Any, target: Any, reduction: int = 0, *, log_target: bool = False) -> Any:
-    """target * (log(target) - input), where input is a logarithm already."""
+    """target * (log(target) - input), where input is a logarithm already.
+
+    >>> torch.kl_div(torch.tensor([0.5]).log(), torch.tensor([1.0]))
+    tensor([0.6931])
+    """
     kind = _reduction(reduction)
     out = loss.kl_div(input, target, reduction="none", log_target=log_target)
     return {"none": lambda: out, "mean": out.mean, "sum": out.sum}[kind]()
@@ -136,7 +181,11 @@ def kl_div(input: Any, target: Any, reduction: int = 0, *, log_target: bool = Fa
 def poisson_nll_loss(
     input: Any, target: Any, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Any:
-    """The negative log likelihood of counts."""
+    """The negative log likelihood of counts.
+
+    >>> torch.poisson_nll_loss(torch.tensor([0.0]), torch.tensor([2.0]), True, False, 1e-8, 1)
+    tensor(1.)
+    """
     return loss.poisson_nll_loss(
         input, target, log_input, full, eps=eps, reduction=_reduction(reduction)
     )
@@ -147,7 +196,7 @@ def ctc_loss(
     log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: int = 0, zero_infinity: bool = False,
 ) -> Any:  # fmt: skip
-    """-log P(targets) of labels without a given alignment."""
+    """-log P(targets) of labels without a given alignment: `nn.functional.ctc_loss`."""
     return ctc.ctc_loss(
         log_probs,
         targets,
@@ -204,13 +253,21 @@ def triplet_margin_loss(
 def rrelu(
     input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
 ) -> Any:
-    """Negative elements times random slopes (times their mean when not training)."""
+    """Negative elements times random slopes (times their mean when not training).
+
+    >>> torch.rrelu(torch.tensor([-1.0, 2.0]), 0.2, 0.4)
+    tensor([-0.3000,  2.0000])
+    """
     return _rrelu(input, lower, upper, training)
 
 
 @public("torch")
 def native_dropout(input: Any, p: float, train: bool | None) -> tuple[Any, Any]:
-    """Elements kept with probability 1 - p and scaled up, and which were kept."""
+    """Elements kept with probability 1 - p and scaled up, and which were kept.
+
+    >>> torch.native_dropout(torch.ones(2), 0.5, False)
+    (tensor([1., 1.]), tensor([True, True]))
+    """
     if not train:
         return input.clone(), FULL(shape=input._shape, value=True, dtype=bool_)
     chance = FULL(shape=input._shape, value=1 - p, dtype=input.dtype)
@@ -235,7 +292,12 @@ def _feature_dropout(input: Any, p: float, train: bool, inplace: bool = False) -
 
 @public("torch")
 def feature_dropout(input: Any, p: float, train: bool) -> Any:
-    """dropout of whole channels."""
+    """dropout of whole channels.
+
+    >>> torch.feature_dropout(torch.ones(1, 2, 1), 1.0, True)
+    tensor([[[0.],
+             [0.]]])
+    """
     return _feature_dropout(input, p, train)
 
 
@@ -247,7 +309,13 @@ _in_place("feature_alpha_dropout_", dropout.feature_alpha_dropout)
 
 @public("torch")
 def embedding_renorm_(weight: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
-    """Scale those rows of weight in place that are indexed and longer than max_norm."""
+    """Scale those rows of weight in place that are indexed and longer than max_norm.
+
+    >>> table = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    >>> torch.embedding_renorm_(table, torch.tensor([0, 1]), 1.0, 2.0)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
     embedding.renormalise(weight, indices, float(max_norm), float(norm_type))
     return weight
 
@@ -257,11 +325,19 @@ def embedding_renorm_(weight: Any, indices: Any, max_norm: float, norm_type: flo
 
 @public("torch")
 def is_signed(input: Any) -> bool:
-    """Whether the dtype has negative numbers."""
+    """Whether the dtype has negative numbers.
+
+    >>> torch.is_signed(torch.tensor([1], dtype=torch.uint8))
+    False
+    """
     return bool(input.is_signed())
 
 
 @public("torch")
 def detach_(input: Any) -> Any:
-    """The tensor without its gradient history, in place."""
+    """The tensor without its gradient history, in place.
+
+    >>> torch.ones(1, requires_grad=True).mul(2).detach_().requires_grad
+    False
+    """
     return input.detach_()

@@ -215,6 +215,11 @@ def scaled_dot_product_attention(
 
     attn_mask: True where a pair takes part, or numbers added to the scores.
     enable_gqa: key and value have fewer heads; each serves a group of query heads.
+
+    >>> q, v = torch.ones(1, 2, 4), torch.tensor([[[1.0], [3.0]]])
+    >>> torch.nn.functional.scaled_dot_product_attention(q, q, v, is_causal=True)
+    tensor([[[1.],
+             [2.]]])
     """
     _check(query, key, value, attn_mask, is_causal)
     if enable_gqa:

@@ -128,13 +128,21 @@ i1e = unary_function(I1E, "e^-|x| times `i1` of x.", places=("special",), inplac
 
 @public("special", out=True)
 def modified_bessel_i0(input: Any) -> Any:
-    """The modified Bessel function of the first kind of order 0."""
+    """The modified Bessel function of the first kind of order 0.
+
+    >>> torch.special.modified_bessel_i0(torch.tensor([0.0, 1.0, 2.0]))
+    tensor([1.0000, 1.2661, 2.2796])
+    """
     return I0(input)
 
 
 @public("special", out=True)
 def modified_bessel_i1(input: Any) -> Any:
-    """The modified Bessel function of the first kind of order 1."""
+    """The modified Bessel function of the first kind of order 1.
+
+    >>> torch.special.modified_bessel_i1(torch.tensor([0.0, 1.0, 2.0]))
+    tensor([0.0000, 0.5652, 1.5906])
+    """
     return I1(input)
 
 
@@ -194,5 +202,9 @@ AIRY_AI = pointwise(
 
 @public("special", out=True)
 def airy_ai(input: Any) -> Any:
-    """The Airy function Ai (needs SciPy)."""
+    """The Airy function Ai (needs SciPy).
+
+    >>> torch.special.airy_ai(torch.tensor([0.0, 1.0]))
+    tensor([0.3550, 0.1353])
+    """
     return AIRY_AI(input)

@@ -108,25 +108,41 @@ signbit = unary_function(
 
 @public("torch", "Tensor")
 def isnan(input: Any) -> Any:
-    """Where elements are NaN."""
+    """Where elements are NaN.
+
+    >>> torch.isnan(torch.tensor([1.0, float("nan")]))
+    tensor([False,  True])
+    """
     return ISNAN(input)
 
 
 @public("torch", "Tensor")
 def isinf(input: Any) -> Any:
-    """Where elements are positive or negative infinity."""
+    """Where elements are positive or negative infinity.
+
+    >>> torch.isinf(torch.tensor([1.0, float("-inf")]))
+    tensor([False,  True])
+    """
     return ISINF(input)
 
 
 @public("torch", "Tensor")
 def isfinite(input: Any) -> Any:
-    """Where elements are neither infinite nor NaN."""
+    """Where elements are neither infinite nor NaN.
+
+    >>> torch.isfinite(torch.tensor([1.0, float("inf"), float("nan")]))
+    tensor([ True, False, False])
+    """
     return ISFINITE(input)
 
 
 @public("torch", "Tensor")
 def isreal(input: Any) -> Any:
-    """Where elements have no imaginary part."""
+    """Where elements have no imaginary part.
+
+    >>> torch.isreal(torch.tensor([1 + 0j, 2j]))
+    tensor([ True, False])
+    """
     return EQ(input.imag, 0) if input.dtype.is_complex else ISFINITE(input) | True
 
 
@@ -137,7 +153,11 @@ def isreal(input: Any) -> Any:
 def isclose(
     input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Any:
-    """Where |input - other| <= atol + rtol * |other|, or both are the same."""
+    """Where |input - other| <= atol + rtol * |other|, or both are the same.
+
+    >>> torch.isclose(torch.tensor([1.0, 2.0]), torch.tensor([1.0 + 1e-6, 2.1]))
+    tensor([ True, False])
+    """
     check_tensors("isclose", input=input, other=other)
     if input.dtype is not other.dtype:
         raise RuntimeError(f"isclose: {input.dtype!r} did not match {other.dtype!r}")
@@ -163,12 +183,20 @@ def isclose(
 def allclose(
     input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close (see `isclose`)."""
+    """Whether all elements are close (see `isclose`).
+
+    >>> torch.allclose(torch.tensor([1.0]), torch.tensor([1.0 + 1e-6]))
+    True
+    """
     return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
 
 
 @public("torch", "Tensor")
 def equal(input: Any, other: Any) -> bool:
-    """Whether both tensors have the same size and elements."""
+    """Whether both tensors have the same size and elements.
+
+    >>> torch.equal(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))
+    True
+    """
     check_tensors("equal", input=input, other=other)
     return input.shape == other.shape and bool(EQ(input, other).all().item())

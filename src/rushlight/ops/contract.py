@@ -105,9 +105,8 @@ LINEAR = Op("linear", type=linear_type, lower=linear_lower, vjp=linear_vjp)
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """input @ weight.T + bias over any leading dimensions.
 
-    >>> import rushlight as torch
-    >>> torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 3)).shape
-    torch.Size([2, 4])
+    >>> torch.nn.functional.linear(torch.tensor([[1.0, 2.0]]), torch.ones(3, 2))
+    tensor([[3., 3., 3.]])
     """
     if weight.ndim != 2:
         if weight.ndim != 1:
@@ -123,7 +122,11 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 @public("F")
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
-    """input1 @ weight[n] @ input2 for every output n, plus bias."""
+    """input1 @ weight[n] @ input2 for every output n, plus bias.
+
+    >>> torch.nn.functional.bilinear(torch.ones(1, 2), torch.ones(1, 3), torch.ones(4, 2, 3))
+    tensor([[6., 6., 6., 6.]])
+    """
     if input1.shape[:-1] != input2.shape[:-1]:
         raise RuntimeError(
             f"bilinear(): input batch dimensions do not match: got {list(input1.shape)} and "
@@ -142,9 +145,8 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
 def matmul(input: Any, other: Any) -> Any:
     """Matrix product with PyTorch's rules for vectors and batches.
 
-    >>> import rushlight as torch
-    >>> torch.matmul(torch.ones(2, 3), torch.ones(3)).shape
-    torch.Size([2])
+    >>> torch.tensor([[1.0, 2.0]]) @ torch.eye(2)
+    tensor([[1., 2.]])
     """
     a, b = input, other
     if a.ndim == 0 or b.ndim == 0:
@@ -176,7 +178,11 @@ def check_ndim(op: str, name: str, x: Any, ndim: int) -> None:
 
 @public("torch", "Tensor", out=True)
 def mm(input: Any, mat2: Any) -> Any:
-    """The product of two matrices."""
+    """The product of two matrices.
+
+    >>> torch.mm(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0], [4.0]]))
+    tensor([[11.]])
+    """
     check_ndim("mm", "self", input, 2)
     check_ndim("mm", "mat2", mat2, 2)
     return CONTRACT(input, mat2, equation="mk,kn->mn")
@@ -184,7 +190,12 @@ def mm(input: Any, mat2: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def bmm(input: Any, mat2: Any) -> Any:
-    """The products of two batches of matrices."""
+    """The products of two batches of matrices.
+
+    >>> torch.bmm(torch.ones(1, 2, 3), torch.ones(1, 3, 2))
+    tensor([[[3., 3.],
+             [3., 3.]]])
+    """
     check_ndim("bmm", "batch1", input, 3)
     check_ndim("bmm", "batch2", mat2, 3)
     return CONTRACT(input, mat2, equation="bmk,bkn->bmn")
@@ -192,7 +203,11 @@ def bmm(input: Any, mat2: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def mv(input: Any, vec: Any) -> Any:
-    """A matrix times a vector."""
+    """A matrix times a vector.
+
+    >>> torch.mv(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1.0, 1.0]))
+    tensor([3., 7.])
+    """
     check_ndim("mv", "self", input, 2)
     check_ndim("mv", "vec", vec, 1)
     return CONTRACT(input, vec, equation="mk,k->m")
@@ -200,7 +215,11 @@ def mv(input: Any, vec: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def dot(input: Any, tensor: Any) -> Any:
-    """The inner product of two vectors."""
+    """The inner product of two vectors.
+
+    >>> torch.dot(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+    tensor(11.)
+    """
     check_ndim("dot", "self", input, 1)
     check_ndim("dot", "tensor", tensor, 1)
     return CONTRACT(input, tensor, equation="k,k->")
@@ -208,13 +227,21 @@ def dot(input: Any, tensor: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def vdot(input: Any, other: Any) -> Any:
-    """The inner product of two vectors, the first conjugated."""
+    """The inner product of two vectors, the first conjugated.
+
+    >>> torch.vdot(torch.tensor([1j, 1.0]), torch.tensor([1j, 2.0]))
+    tensor(3.+0.j)
+    """
     return dot(conjugate(input), other)
 
 
 @public("torch", "Tensor", out=True)
 def inner(input: Any, other: Any) -> Any:
-    """Sums of products over the last dimensions of both."""
+    """Sums of products over the last dimensions of both.
+
+    >>> torch.inner(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1.0, 1.0]))
+    tensor([3., 7.])
+    """
     if input.ndim == 0 or other.ndim == 0:
         return input * other
     if input.shape[-1] != other.shape[-1]:
@@ -228,7 +255,12 @@ def inner(input: Any, other: Any) -> Any:
 
 @public("torch", "Tensor", out=True, aliases=("ger",))
 def outer(input: Any, vec2: Any) -> Any:
-    """All products of the elements of two vectors."""
+    """All products of the elements of two vectors.
+
+    >>> torch.outer(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+    tensor([[3., 4.],
+            [6., 8.]])
+    """
     check_ndim("outer", "self", input, 1)
     check_ndim("outer", "vec2", vec2, 1)
     return input.reshape(-1, 1) * vec2.reshape(1, -1)
@@ -266,7 +298,12 @@ def added(op: str, input: Any, product: Any, beta: Any, alpha: Any) -> Any:
 
 @public("torch", "Tensor", inplace=True, out=True)
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """beta * input + alpha * (mat1 @ mat2).
+
+    >>> torch.addmm(torch.ones(2), torch.eye(2), torch.ones(2, 2), alpha=2)
+    tensor([[3., 3.],
+            [3., 3.]])
+    """
     check_ndim("addmm", "mat1", mat1, 2)
     check_ndim("addmm", "mat2", mat2, 2)
     return added("addmm", input, mm(mat1, mat2), beta, alpha)
@@ -274,13 +311,22 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
 
 @public("torch", "Tensor", inplace=True, out=True)
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * (mat @ vec)."""
+    """beta * input + alpha * (mat @ vec).
+
+    >>> torch.addmv(torch.ones(2), torch.eye(2), torch.tensor([1.0, 2.0]), beta=10)
+    tensor([11., 12.])
+    """
     return added("addmv", input, mv(mat, vec), beta, alpha)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * outer(vec1, vec2)."""
+    """beta * input + alpha * outer(vec1, vec2).
+
+    >>> torch.addr(torch.zeros(2, 2), torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+    tensor([[3., 4.],
+            [6., 8.]])
+    """
     check_ndim("addr", "vec1", vec1, 1)
     check_ndim("addr", "vec2", vec2, 1)
     product = outer(vec1, vec2)
@@ -299,13 +345,21 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * (batch1 @ batch2)."""
+    """beta * input + alpha * (batch1 @ batch2).
+
+    >>> torch.baddbmm(torch.ones(1, 1, 1), torch.ones(1, 1, 3), torch.ones(1, 3, 1))
+    tensor([[[4.]]])
+    """
     return added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
 @public("torch", "Tensor", out=True)
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
+    """beta * input + alpha * the sum over the batch of batch1 @ batch2.
+
+    >>> torch.addbmm(torch.zeros(1, 1), torch.ones(2, 1, 3), torch.ones(2, 3, 1))
+    tensor([[6.]])
+    """
     check_ndim("addbmm", "batch1", batch1, 3)
     check_ndim("addbmm", "batch2", batch2, 3)
     product = CONTRACT(batch1, batch2, equation="bmk,bkn->mn")
@@ -355,7 +409,12 @@ def _chain(matrices: list[Any]) -> Any:
 
 @public("torch")
 def chain_matmul(*matrices: Any, out: Any = None) -> Any:
-    """The product of matrices in the cheapest order."""
+    """The product of matrices in the cheapest order.
+
+    >>> torch.chain_matmul(torch.eye(2), torch.ones(2, 1), torch.ones(1, 2))
+    tensor([[1., 1.],
+            [1., 1.]])
+    """
     if len(matrices) == 1 and isinstance(matrices[0], list | tuple):
         matrices = tuple(matrices[0])
     for m in matrices:
@@ -365,7 +424,11 @@ def chain_matmul(*matrices: Any, out: Any = None) -> Any:
 
 @public("linalg", out=True)
 def multi_dot(tensors: Any) -> Any:
-    """The product of matrices in the cheapest order; the first and last may be vectors."""
+    """The product of matrices in the cheapest order; the first and last may be vectors.
+
+    >>> torch.linalg.multi_dot([torch.ones(1, 3), torch.ones(3, 2), torch.ones(2)])
+    tensor([6.])
+    """
     parts = list(tensors)
     if len(parts) < 2:
         raise RuntimeError(f"multi_dot: expected at least 2 tensors but got {len(parts)}")
@@ -387,6 +450,10 @@ def multi_dot(tensors: Any) -> Any:
 def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     """Sums of products over pairs of dimensions: the last `dims` of a with the first of b, or
     lists. A size of 1 is repeated to meet the other's.
+
+    >>> torch.tensordot(torch.ones(2, 3), torch.ones(3, 2), dims=1)
+    tensor([[3., 3.],
+            [3., 3.]])
     """
     if hasattr(dims, "tolist"):
         dims = dims.tolist()
@@ -427,7 +494,12 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
 
 @public("torch", "Tensor", out=True)
 def kron(input: Any, other: Any) -> Any:
-    """The Kronecker product."""
+    """The Kronecker product.
+
+    >>> torch.kron(torch.eye(2), torch.tensor([[1.0, 2.0]]))
+    tensor([[1., 2., 0., 0.],
+            [0., 0., 1., 2.]])
+    """
     ndim = max(input.ndim, other.ndim)
     a_shape = (1,) * (ndim - input.ndim) + tuple(input.shape)
     b_shape = (1,) * (ndim - other.ndim) + tuple(other.shape)

@@ -525,7 +525,11 @@ conv_transpose1d, conv_transpose2d, conv_transpose3d = (_public_transpose(n) for
 
 @public("torch", "F")
 def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
-    """conv1d of (time, batch, channels) by weights (width, channels in, channels out)."""
+    """conv1d of (time, batch, channels) by weights (width, channels in, channels out).
+
+    >>> torch.conv_tbc(torch.ones(3, 1, 2), torch.ones(3, 2, 1), torch.zeros(1))
+    tensor([[[6.]]])
+    """
     for name, x, ndim in (("input", input, 3), ("weight", weight, 3), ("bias", bias, 1)):
         if x.ndim != ndim:
             raise RuntimeError(

@@ -29,7 +29,12 @@ def _format_name(memory_format: Any) -> str:
 
 @public("Tensor")
 def contiguous(input: Any, memory_format: Any = None) -> Any:
-    """The tensor itself if its elements lie in order in memory, otherwise a copy that does."""
+    """The tensor itself if its elements lie in order in memory, otherwise a copy that does.
+
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).t().contiguous()
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
     if _format_name(memory_format) not in _CHANNELS_LAST:
         return input if input.is_contiguous() else CLONE(input)
     if input.is_contiguous(memory_format=memory_format):
@@ -39,7 +44,11 @@ def contiguous(input: Any, memory_format: Any = None) -> Any:
 
 @public("torch", "Tensor")
 def clone(input: Any, *, memory_format: Any = None) -> Any:
-    """A copy with memory of its own, through which gradients flow."""
+    """A copy with memory of its own, through which gradients flow.
+
+    >>> torch.clone(torch.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
     if _format_name(memory_format) not in _CHANNELS_LAST:
         return CLONE(input)
     return _cloned_as(input, memory_format)
@@ -92,9 +101,8 @@ def _target(
 def to(input: Any, *args: Any, **named: Any) -> Any:
     """The tensor with another dtype or on another device; itself if nothing changes.
 
-    >>> import rushlight as torch
-    >>> torch.tensor([1.7, -1.7]).to(torch.int64)
-    tensor([ 1, -1])
+    >>> torch.tensor([1.5, -1.5]).to(torch.float64)
+    tensor([ 1.5000, -1.5000], dtype=torch.float64)
     """
     kind, copy, memory_format, place = _target(args, named)
     out = input if place is None else recorder.on_device(input, place)
@@ -132,7 +140,11 @@ def chalf(input: Any, *, memory_format: Any = None) -> Any:
 
 @public("Tensor")
 def type_as(input: Any, other: Any) -> Any:
-    """The tensor in the dtype of another."""
+    """The tensor in the dtype of another.
+
+    >>> torch.tensor([1.5]).type_as(torch.tensor([1], dtype=torch.int64))
+    tensor([1])
+    """
     return to(input, other.dtype)
 
 
@@ -163,7 +175,11 @@ def dtype_named(wanted: Any) -> dtype:
 
 @public("Tensor", name="type")
 def type_method(input: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The type's name ('torch.FloatTensor'), or the tensor as another type."""
+    """The type's name ('torch.FloatTensor'), or the tensor as another type.
+
+    >>> torch.tensor([1.5]).type()
+    'torch.FloatTensor'
+    """
     if dtype is None:
         return f"torch.{'meta.' if input.is_meta else ''}{_TYPE_OF[input.dtype]}"
     return to(input, dtype_named(dtype))
@@ -171,7 +187,11 @@ def type_method(input: Any, dtype: Any = None, non_blocking: bool = False) -> An
 
 @public("Tensor")
 def cpu(input: Any, memory_format: Any = None) -> Any:
-    """The tensor in main memory, where it is unless it is on meta."""
+    """The tensor in main memory, where it is unless it is on meta.
+
+    >>> torch.tensor([1.0]).cpu().device
+    device(type='cpu')
+    """
     return recorder.on_device(input, CPU)
 
 
@@ -258,7 +278,11 @@ def _retyped(x: Any, kind: dtype) -> View:
 
 @public("Tensor", name="copy_")
 def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
-    """Take the elements of `src`, broadcast and converted."""
+    """Take the elements of `src`, broadcast and converted.
+
+    >>> torch.zeros(2).copy_(torch.tensor([1, 2]))
+    tensor([1., 2.])
+    """
     if not hasattr(src, "_storage"):
         if not isinstance(src, int | float | complex):
             raise errors.not_a_tensor("copy_", "other", src)
@@ -272,7 +296,11 @@ def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
 
 @public("Tensor", "torch", name="fill_")
 def fill_(input: Any, value: Any) -> Any:
-    """Set every element to one value."""
+    """Set every element to one value.
+
+    >>> torch.zeros(2).fill_(3)
+    tensor([3., 3.])
+    """
     if hasattr(value, "ndim") and value.ndim:
         raise RuntimeError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
@@ -284,20 +312,33 @@ def fill_(input: Any, value: Any) -> Any:
 
 @public("torch", name="fill")
 def fill(input: Any, value: Any) -> Any:
-    """One value in the shape and dtype of `input`."""
+    """One value in the shape and dtype of `input`.
+
+    >>> torch.fill(torch.zeros(2), 3.0)
+    tensor([3., 3.])
+    """
     value = checked_value("fill", value, input.dtype)
     return unrelated(FILL(value, shape=input._shape, dtype=input.dtype), input)
 
 
 @public("Tensor", "torch", name="zero_")
 def zero_(input: Any) -> Any:
-    """Set every element to zero."""
+    """Set every element to zero.
+
+    >>> torch.ones(2).zero_()
+    tensor([0., 0.])
+    """
     return recorder.write(input, FULL(shape=input._shape, value=0, dtype=input.dtype), "zero_")
 
 
 @public("Tensor", name="fill_diagonal_")
 def fill_diagonal_(input: Any, fill_value: Any, wrap: bool = False) -> Any:
-    """Set the main diagonal; `wrap` starts it again below a square of a tall matrix."""
+    """Set the main diagonal; `wrap` starts it again below a square of a tall matrix.
+
+    >>> torch.zeros(2, 2).fill_diagonal_(1)
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     if input.ndim < 2:
         raise RuntimeError("dimensions must larger than 1")
     if input.ndim > 2 and len(set(input._shape)) > 1:
@@ -315,14 +356,22 @@ def fill_diagonal_(input: Any, fill_value: Any, wrap: bool = False) -> Any:
 
 @public("Tensor", name="apply_")
 def apply_(input: Any, callable: Any) -> Any:
-    """Replace every element by what a Python function makes of it."""
+    """Replace every element by what a Python function makes of it.
+
+    >>> torch.tensor([1.0, 2.0]).apply_(lambda x: 10 * x)
+    tensor([10., 20.])
+    """
     values = [callable(v) for v in input._numbers().reshape(-1).tolist()]
     return copy_(input, _like(input, values))
 
 
 @public("Tensor", name="map_")
 def map_(input: Any, tensor: Any, callable: Any) -> Any:
-    """Replace every element by what a Python function makes of it and another tensor's."""
+    """Replace every element by what a Python function makes of it and another tensor's.
+
+    >>> torch.tensor([1.0, 2.0]).map_(torch.tensor([3.0, 4.0]), lambda x, y: x * y)
+    tensor([3., 8.])
+    """
     other = tensor.expand(input._shape)
     pairs = zip(
         input._numbers().ravel().tolist(), other._numbers().ravel().tolist(), strict=True
@@ -341,7 +390,12 @@ def _like(x: Any, values: list[Any]) -> Any:
 
 @public("Tensor", name="resize_")
 def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
-    """Another shape over the same memory, which grows if it must (new elements are zero)."""
+    """Another shape over the same memory, which grows if it must (new elements are zero).
+
+    >>> torch.arange(6.0).resize_(2, 2)
+    tensor([[0., 1.],
+            [2., 3.]])
+    """
     from rushlight.trace.record import set_view  # ops come before tensors
 
     shape = sizes_of(sizes)
@@ -365,7 +419,12 @@ def _grow(x: Any, count: int) -> None:
 
 @public("torch", "Tensor", name="resize_as_")
 def resize_as_(input: Any, the_template: Any, memory_format: Any = None) -> Any:
-    """The shape of another tensor over the same memory."""
+    """The shape of another tensor over the same memory.
+
+    >>> torch.arange(6.0).resize_as_(torch.ones(2, 2))
+    tensor([[0., 1.],
+            [2., 3.]])
+    """
     return resize_(input, the_template._shape)
 
 
@@ -377,7 +436,11 @@ def set_(
     size: Any = None,
     stride: Any = None,
 ) -> Any:
-    """Become a view of the memory of another tensor or storage."""
+    """Become a view of the memory of another tensor or storage.
+
+    >>> torch.tensor([1.0]).set_(torch.tensor([2.0, 3.0]))
+    tensor([2., 3.])
+    """
     from rushlight.trace.record import set_view  # ops come before tensors
 
     if source is None:
@@ -410,7 +473,11 @@ def set_(
 
 @public("Tensor")
 def is_set_to(input: Any, tensor: Any) -> bool:
-    """Whether two tensors are the same view of the same memory."""
+    """Whether two tensors are the same view of the same memory.
+
+    >>> torch.tensor([1.0]).is_set_to(torch.tensor([1.0]))
+    False
+    """
     return (
         input._storage is tensor._storage
         and input._shape == tensor._shape
@@ -422,13 +489,21 @@ def is_set_to(input: Any, tensor: Any) -> bool:
 
 @public("torch", "Tensor")
 def is_same_size(input: Any, other: Any) -> bool:
-    """Whether two tensors have one shape."""
+    """Whether two tensors have one shape.
+
+    >>> torch.is_same_size(torch.ones(2), torch.ones(3))
+    False
+    """
     return bool(input._shape == other._shape)
 
 
 @public("Tensor")
 def untyped_storage(input: Any) -> Any:
-    """The bytes under this tensor."""
+    """The bytes under this tensor.
+
+    >>> torch.ones(2).untyped_storage().nbytes()
+    8
+    """
     from rushlight.storage import UntypedStorage  # storages come after ops
 
     return UntypedStorage._of(input)
@@ -436,7 +511,7 @@ def untyped_storage(input: Any) -> Any:
 
 @public("Tensor", name="storage")
 def typed_storage(input: Any) -> Any:
-    """The elements under this tensor."""
+    """The elements under this tensor; `untyped_storage` has the bytes."""
     from rushlight.storage import TypedStorage  # storages come after ops
 
     return TypedStorage._of(input)
@@ -444,7 +519,11 @@ def typed_storage(input: Any) -> Any:
 
 @public("torch")
 def is_tensor(obj: Any) -> bool:
-    """Whether an object is a tensor."""
+    """Whether an object is a tensor.
+
+    >>> torch.is_tensor(torch.ones(1))
+    True
+    """
     from rushlight.tensor import Tensor  # ops come before tensors
 
     return isinstance(obj, Tensor)
@@ -452,7 +531,11 @@ def is_tensor(obj: Any) -> bool:
 
 @public("torch")
 def is_storage(obj: Any) -> bool:
-    """Whether an object is a storage."""
+    """Whether an object is a storage.
+
+    >>> torch.is_storage(torch.ones(1).untyped_storage())
+    True
+    """
     from rushlight.storage import TypedStorage, UntypedStorage  # storages come after ops
 
     return isinstance(obj, TypedStorage | UntypedStorage)
@@ -460,7 +543,11 @@ def is_storage(obj: Any) -> bool:
 
 @public("torch")
 def numel(input: Any) -> int:
-    """The number of elements."""
+    """The number of elements.
+
+    >>> torch.numel(torch.ones(2, 3))
+    6
+    """
     return int(input.numel())
 
 
@@ -479,7 +566,11 @@ for _name in ("is_floating_point", "is_complex", "is_inference"):
 
 @public("torch", "Tensor")
 def is_nonzero(input: Any) -> bool:
-    """Whether the one element is not zero."""
+    """Whether the one element is not zero.
+
+    >>> torch.is_nonzero(torch.tensor(2.0))
+    True
+    """
     if input.numel() != 1:
         raise RuntimeError(
             f"Boolean value of Tensor with {'no' if not input.numel() else 'more than one'} "
@@ -490,13 +581,21 @@ def is_nonzero(input: Any) -> bool:
 
 @public("torch")
 def detach(input: Any) -> Any:
-    """The same memory without gradient history."""
+    """The same memory without gradient history.
+
+    >>> torch.ones(1, requires_grad=True).detach().requires_grad
+    False
+    """
     return input.detach()
 
 
 @public("torch")
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
-    """The dtype that arithmetic on two operands (tensors or numbers) gives."""
+    """The dtype that arithmetic on two operands (tensors or numbers) gives.
+
+    >>> torch.result_type(torch.tensor([1, 2]), 1.0)
+    torch.float32
+    """
     from rushlight import config  # the default dtype
 
     standings = []

@@ -78,7 +78,11 @@ def empty_permuted(
     size: Any, physical_layout: Any, *, dtype: dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
-    """Elements to be written, with dimensions in memory in the order `physical_layout`."""
+    """Elements to be written, with dimensions in memory in the order `physical_layout`.
+
+    >>> torch.empty_permuted((2, 3), (1, 0)).stride()
+    (1, 2)
+    """
     if layout is not None:
         check_layout(layout)
     shape, order = sizes_of((size,)), sizes_of((physical_layout,))

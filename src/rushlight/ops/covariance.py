@@ -89,7 +89,12 @@ def _weights(fweights: Any, aweights: Any, count: int) -> Any:
 
 @public("torch", "Tensor")
 def corrcoef(input: Any) -> Any:
-    """The correlation matrix of the rows of a matrix: covariances over deviations."""
+    """The correlation matrix of the rows of a matrix: covariances over deviations.
+
+    >>> torch.corrcoef(torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
     if input.ndim > 2:
         raise RuntimeError(
             f"corrcoef(): expected input to have two or fewer dimensions but got an input with "

@@ -293,7 +293,11 @@ def full_like(
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:
-    """One value in the shape and dtype of `input`."""
+    """One value in the shape and dtype of `input`.
+
+    >>> torch.full_like(torch.tensor([1.0, 2.0]), 7)
+    tensor([7., 7.])
+    """
     if layout is not None:
         check_layout(layout)
     made = filled("full_like", input._shape, fill_value, dtype or input.dtype)
@@ -313,7 +317,11 @@ def new_full(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Any:
-    """One value in this tensor's dtype."""
+    """One value in this tensor's dtype.
+
+    >>> torch.tensor([1, 2]).new_full((3,), 7)
+    tensor([7, 7, 7])
+    """
     if layout is not None:
         check_layout(layout)
     shape = _shape_of("new_full", (size,), None)
@@ -326,7 +334,11 @@ def new_tensor(
     input: Any, data: Any, *, dtype: dtype | None = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
-    """A copy of `data` in this tensor's dtype."""
+    """A copy of `data` in this tensor's dtype.
+
+    >>> torch.tensor([1.0, 2.0]).new_tensor([3, 4])
+    tensor([3., 4.])
+    """
     if layout is not None:
         check_layout(layout)
     from rushlight.arrays import tensor  # ops come before tensors
@@ -340,7 +352,11 @@ def empty_strided(
     size: Any, stride: Any, *, dtype: dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
-    """Elements to be written, of this shape and these strides."""
+    """Elements to be written, of this shape and these strides.
+
+    >>> torch.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
     if layout is not None:
         check_layout(layout)
     view = views.View(sizes_of((size,)), sizes_of((stride,)), 0)
@@ -354,7 +370,11 @@ def new_empty_strided(
     input: Any, size: Any, stride: Any, *, dtype: dtype | None = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
-    """Elements to be written, of this shape, these strides and this tensor's dtype."""
+    """Elements to be written, of this shape, these strides and this tensor's dtype.
+
+    >>> torch.ones(1).new_empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
     if layout is not None:
         check_layout(layout)
     made = empty_strided(size, stride, dtype=dtype or input.dtype, device="cpu")
@@ -489,7 +509,11 @@ def linspace(
     start: Any, end: Any, steps: int, *, dtype: dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
-    """`steps` evenly spaced numbers from start to end, both included."""
+    """`steps` evenly spaced numbers from start to end, both included.
+
+    >>> torch.linspace(0, 1, 5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
     if layout is not None:
         check_layout(layout)
     _check_points("linspace", start, end)
@@ -506,7 +530,11 @@ def logspace(
     layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip
-    """base to the power of `steps` evenly spaced exponents."""
+    """base to the power of `steps` evenly spaced exponents.
+
+    >>> torch.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.])
+    """
     if layout is not None:
         check_layout(layout)
     _check_points("logspace", start, end)
@@ -522,7 +550,12 @@ def eye(
     n: int, m: int | None = None, *, dtype: dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
-    """Ones on the diagonal of an n x m matrix, zeros elsewhere."""
+    """Ones on the diagonal of an n x m matrix, zeros elsewhere.
+
+    >>> torch.eye(2, 3)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     if layout is not None:
         check_layout(layout)
     m = n if m is None else m
@@ -551,7 +584,12 @@ def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: dtype | None = dt.int64, device: Any = None,
     layout: Any = None,
 ) -> Any:  # fmt: skip
-    """Row and column numbers of the lower triangle, as a 2 x N tensor."""
+    """Row and column numbers of the lower triangle, as a 2 x N tensor.
+
+    >>> torch.tril_indices(2, 2)
+    tensor([[0, 1, 1],
+            [0, 0, 1]])
+    """
     if layout is not None:
         check_layout(layout)
     import numpy as np  # as above
@@ -564,7 +602,12 @@ def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: dtype | None = dt.int64, device: Any = None,
     layout: Any = None,
 ) -> Any:  # fmt: skip
-    """Row and column numbers of the upper triangle, as a 2 x N tensor."""
+    """Row and column numbers of the upper triangle, as a 2 x N tensor.
+
+    >>> torch.triu_indices(2, 2)
+    tensor([[0, 0, 1],
+            [0, 1, 1]])
+    """
     if layout is not None:
         check_layout(layout)
     import numpy as np  # as above
@@ -577,7 +620,11 @@ def triu_indices(
 
 @public("torch")
 def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Any:
-    """`data` as a tensor, sharing memory with tensors and arrays where the dtype is right."""
+    """`data` as a tensor, sharing memory with tensors and arrays where the dtype is right.
+
+    >>> torch.as_tensor([1, 2])
+    tensor([1, 2])
+    """
     import numpy as np  # to recognise arrays
 
     from rushlight.arrays import from_numpy, tensor  # ops come before tensors
@@ -601,6 +648,9 @@ def asarray(
     """Like `as_tensor`, with control over copying: True always, False never, None as needed.
 
     requires_grad: None for what `obj` says, with its history; False cuts that off.
+
+    >>> torch.asarray([1.0, 2.0], dtype=torch.float64)
+    tensor([1., 2.], dtype=torch.float64)
     """
     from rushlight.arrays import tensor  # ops come before tensors
     from rushlight.tensor import Tensor  # ops come before tensors
@@ -628,7 +678,11 @@ def scalar_tensor(
     s: Any, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False,
     layout: Any = None, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
-    """A Python number as a 0-d tensor of the default dtype."""
+    """A Python number as a 0-d tensor of the default dtype.
+
+    >>> torch.scalar_tensor(2)
+    tensor(2.)
+    """
     if layout is not None:
         check_layout(layout)
     kind = dtype or config.default_dtype()
@@ -643,6 +697,9 @@ def frombuffer(
     """A 1-D tensor on the memory of an object that has the buffer protocol.
 
     count: elements to read, -1 for all that are left after `offset` bytes.
+
+    >>> torch.frombuffer(bytearray([1, 2, 3]), dtype=torch.uint8)
+    tensor([1, 2, 3], dtype=torch.uint8)
     """
     import numpy as np  # reads buffers
 
@@ -682,7 +739,13 @@ def _buffer_count(nbytes: int, itemsize: int, count: int, offset: int) -> int:
 
 @public("torch")
 def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
-    """Coordinate grids of 1-D tensors; indexing "ij" (the default) or "xy"."""
+    """Coordinate grids of 1-D tensors; indexing "ij" (the default) or "xy".
+
+    >>> torch.meshgrid(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), indexing="ij")
+    (tensor([[1., 1.],
+            [2., 2.]]), tensor([[3., 4.],
+            [3., 4.]]))
+    """
     if len(tensors) == 1 and isinstance(tensors[0], Sequence):
         tensors = tuple(tensors[0])
     if not tensors:

@@ -151,7 +151,12 @@ def nll_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Any:
-    """-input at the target's class; the mean is weighted by the classes' weights."""
+    """-input at the target's class; the mean is weighted by the classes' weights.
+
+    >>> scores = torch.tensor([[-0.5, -1.0]])
+    >>> torch.nn.functional.nll_loss(scores, torch.tensor([1]))
+    tensor(1.)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     if input.ndim == 0:
         raise ValueError("Expected 1 or more dimensions (got 0)")
@@ -237,6 +242,10 @@ def linear_cross_entropy(
 
     linear_weight: (C, features), or (C, d1, ..., features) for a loss of several dimensions.
     options: how PyTorch cuts the logits into chunks; accepted, and without effect.
+
+    >>> x, weight = torch.ones(1, 2), torch.eye(2)
+    >>> torch.nn.functional.linear_cross_entropy(x, weight, torch.tensor([1]))
+    tensor(0.6931)
     """
     if linear_weight.ndim < 2:
         raise RuntimeError(

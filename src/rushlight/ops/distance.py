@@ -46,6 +46,9 @@ def pdist(input: Any, p: float = 2.0) -> Any:
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = COMPUTE_MODES[0]) -> Any:
     """p-norms of the differences of every row of x1 (*, P, M) with every row of x2 (*, R, M):
     (*, P, R). They are always calculated from the differences, whatever `compute_mode` says.
+
+    >>> torch.cdist(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
+    tensor([[5., 1.]])
     """
     if compute_mode not in COMPUTE_MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
@@ -81,5 +84,9 @@ def _lengths(x: Any, p: float) -> Any:
 
 @public("torch", "Tensor", out=True)
 def dist(input: Any, other: Any, p: float = 2) -> Any:
-    """The p-norm of input - other."""
+    """The p-norm of input - other.
+
+    >>> torch.dist(torch.tensor([1.0, 2.0]), torch.tensor([4.0, 6.0]))
+    tensor(5.)
+    """
     return (input - other).norm(p)

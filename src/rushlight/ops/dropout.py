@@ -38,7 +38,11 @@ def _dropped(op: str, x: Any, p: float, shape: tuple[int, ...], is_in_place: boo
 
 @public("torch", "F")
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Each element is zero with probability p, otherwise divided by 1 - p (when training)."""
+    """Each element is zero with probability p, otherwise divided by 1 - p (when training).
+
+    >>> torch.nn.functional.dropout(torch.ones(3), 0.5, training=False)
+    tensor([1., 1., 1.])
+    """
     _check("dropout", p)
     return _dropped("dropout", input, p, tuple(input.shape), inplace) if training else input
 
@@ -60,7 +64,12 @@ def _with_batch(op: str, x: Any, ndim: int, p: float, training: bool, inplace: b
 
 @public("F")
 def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Whole channels are zero with probability p."""
+    """Whole channels are zero with probability p.
+
+    >>> torch.nn.functional.dropout1d(torch.ones(1, 2, 3), 1.0)
+    tensor([[[0., 0., 0.],
+             [0., 0., 0.]]])
+    """
     if input.ndim not in (2, 3):
         raise RuntimeError(
             f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input."
@@ -70,13 +79,23 @@ def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
 
 @public("F")
 def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Whole channels are zero with probability p."""
+    """Whole channels are zero with probability p.
+
+    >>> torch.nn.functional.dropout2d(torch.ones(1, 1, 2, 2), 1.0)
+    tensor([[[[0., 0.],
+              [0., 0.]]]])
+    """
     return of_channels("dropout2d", input, p, training, inplace)
 
 
 @public("F")
 def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Whole channels are zero with probability p."""
+    """Whole channels are zero with probability p.
+
+    >>> torch.nn.functional.dropout3d(torch.ones(1, 1, 1, 2, 2), 1.0)
+    tensor([[[[[0., 0.],
+               [0., 0.]]]]])
+    """
     return of_channels("dropout3d", input, p, training, inplace)
 
 
@@ -107,7 +126,11 @@ def _alpha(
 def alpha_dropout(
     input: Any, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Any:
-    """Dropout that keeps the mean and variance of SELU's inputs."""
+    """Dropout that keeps the mean and variance of SELU's inputs.
+
+    >>> torch.alpha_dropout(torch.ones(3), 0.5, False)
+    tensor([1., 1., 1.])
+    """
     return _alpha("alpha_dropout", input, p, tuple(input.shape), training, inplace)
 
 
@@ -115,6 +138,11 @@ def alpha_dropout(
 def feature_alpha_dropout(
     input: Any, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Any:
-    """alpha_dropout of whole channels."""
+    """alpha_dropout of whole channels.
+
+    >>> torch.feature_alpha_dropout(torch.ones(1, 2, 2), 0.5, False)
+    tensor([[[1., 1.],
+             [1., 1.]]])
+    """
     shape = (*input.shape[:2], *(1 for _ in input.shape[2:]))
     return _alpha("feature_alpha_dropout", input, p, shape, training, inplace)

@@ -79,6 +79,10 @@ def eig(A: Any) -> Any:
 
 @public("linalg", out=True)
 def eigvals(A: Any) -> Any:
-    """Eigenvalues of square matrices, in no order."""
+    """Eigenvalues of square matrices, in no order.
+
+    >>> torch.linalg.eigvals(torch.tensor([[0.0, 1.0], [-1.0, 0.0]])).abs()
+    tensor([1., 1.])
+    """
     check_square("linalg.eigvals", A)
     return EIGVALS(A)

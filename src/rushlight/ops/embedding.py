@@ -244,6 +244,11 @@ def embedding_bag(
 ) -> Any:
     """Sums, means or maxima of the rows in each bag: a row of a matrix, or a run between
     offsets.
+
+    >>> table = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> bag = torch.tensor([[0, 1]])
+    >>> torch.nn.functional.embedding_bag(bag, table)
+    tensor([[2., 3.]])
     """
     check_dense_grad("embedding_bag", sparse)
     if weight.dtype is dt.int64 and input.dtype.is_floating_point:
@@ -373,7 +378,12 @@ def _least_and_most(classes: Any, count: int) -> tuple[int, int]:
 
 @public("F")
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
-    """1 at each index, 0 elsewhere, along a new last dimension."""
+    """1 at each index, 0 elsewhere, along a new last dimension.
+
+    >>> torch.nn.functional.one_hot(torch.tensor([0, 2]))
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
+    """
     if tensor.dtype is not dt.int64:
         raise RuntimeError(
             f"one_hot is only applicable to index tensor of type LongTensor, got "

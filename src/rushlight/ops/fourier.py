@@ -360,7 +360,11 @@ def rfftfreq(
     n: int, d: float = 1.0, *, dtype: dt.dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
-    """The frequencies of `rfft` of n samples at distances d."""
+    """The frequencies of `rfft` of n samples at distances d.
+
+    >>> torch.fft.rfftfreq(4)
+    tensor([0.0000, 0.2500, 0.5000])
+    """
     if layout is not None:
         check_layout(layout)
     kind = _frequency_dtype("rfftfreq", dtype)
@@ -388,11 +392,19 @@ def _shifted(op: str, x: Any, dim: Any, back: bool) -> Any:
 
 @public("fft")
 def fftshift(input: Any, dim: Any = None) -> Any:
-    """The frequency zero moved to the middle of `dim` (of all dimensions)."""
+    """The frequency zero moved to the middle of `dim` (of all dimensions).
+
+    >>> torch.fft.fftshift(torch.arange(4.0))
+    tensor([2., 3., 0., 1.])
+    """
     return _shifted("fftshift", input, dim, False)
 
 
 @public("fft")
 def ifftshift(input: Any, dim: Any = None) -> Any:
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`.
+
+    >>> torch.fft.ifftshift(torch.arange(4.0))
+    tensor([2., 3., 0., 1.])
+    """
     return _shifted("ifftshift", input, dim, True)

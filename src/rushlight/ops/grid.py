@@ -216,6 +216,11 @@ def cubic_weights(t: Any, a: float = -0.75) -> list[Any]:
 def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
     """The grid (N, H, W, 2) that `grid_sample` needs to apply affine maps `theta` (N, 2, 3) to
     images of this (output) size; (N, D, H, W, 3) for maps (N, 3, 4).
+
+    >>> theta = torch.eye(2, 3)[None]
+    >>> torch.nn.functional.affine_grid(theta, (1, 1, 1, 2), align_corners=False)
+    tensor([[[[-0.5000,  0.0000],
+              [ 0.5000,  0.0000]]]])
     """
     sizes = tuple(int(s) for s in size)
     if not theta.dtype.is_floating_point:

@@ -29,13 +29,21 @@ def dim_order(input: Any, ambiguity_check: Any = False) -> tuple[int, ...]:
 
 @public("torch")
 def get_device(input: Any) -> int:
-    """The index of a tensor's device: -1 for the CPU."""
+    """The index of a tensor's device: -1 for the CPU.
+
+    >>> torch.get_device(torch.ones(1))
+    -1
+    """
     return int(input.get_device())
 
 
 @public("torch", "Tensor")
 def is_distributed(input: Any) -> bool:
-    """Whether a tensor has parts in several processes: none has."""
+    """Whether a tensor has parts in several processes: none has.
+
+    >>> torch.is_distributed(torch.ones(1))
+    False
+    """
     return False
 
 
@@ -47,7 +55,11 @@ def is_coalesced(input: Any) -> bool:
 
 @public("Tensor")
 def to_dense(input: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
-    """The tensor itself, since all tensors here are dense."""
+    """The tensor itself, since all tensors here are dense.
+
+    >>> torch.tensor([1.0]).to_dense()
+    tensor([1.])
+    """
     return input if dtype is None else input.to(dtype)
 
 
@@ -93,5 +105,10 @@ def map2_(input: Any, x: Any, y: Any, callable: Callable[[float, float, float], 
 
 @public("torch", name="as_strided_")
 def as_strided_(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
-    """Become another view of the same memory."""
+    """Become another view of the same memory.
+
+    >>> torch.as_strided_(torch.arange(5.0), (2, 2), (2, 1))
+    tensor([[0., 1.],
+            [2., 3.]])
+    """
     return input.as_strided_(size, stride, storage_offset)

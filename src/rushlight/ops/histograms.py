@@ -163,6 +163,10 @@ def histogramdd(
 
     bins: for each coordinate a number or edges, or one number for all. range: a first and a
     last edge for each.
+
+    >>> torch.histogramdd(torch.tensor([[0.0, 0.0], [1.0, 1.0]]), bins=[2, 2]).hist
+    tensor([[1., 0.],
+            [0., 1.]])
     """
     if input.ndim < 2:
         raise RuntimeError(
@@ -200,6 +204,9 @@ def histogramdd(
 def histc(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
     """How many elements fall into each of `bins` equal intervals between min and max (of the
     elements' own, if these are equal).
+
+    >>> torch.histc(torch.tensor([1.0, 2.0, 2.0]), bins=2, min=0, max=4)
+    tensor([1., 2.])
     """
     _check_bins("histogram", bins)
     values = input.detach()._numbers().reshape(-1)

@@ -433,7 +433,13 @@ def getitem(input: Any, index: Any) -> Any:
 
 @public("Tensor", name="__setitem__")
 def setitem(input: Any, index: Any, value: Any) -> None:
-    """Write values, broadcast, at an index."""
+    """Write values, broadcast, at an index.
+
+    >>> x = torch.zeros(3)
+    >>> x[1:] = torch.tensor([1.0, 2.0])
+    >>> x
+    tensor([0., 1., 2.])
+    """
     parsed = parse(input, index)
     viewed = _viewed(input, parsed.items)
     is_number = not _is_tensor(value)
@@ -517,7 +523,11 @@ def _put_arrays(x: Any, indices: Any) -> list[tuple[int, Any]]:
 
 @public("torch", "Tensor")
 def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    """A copy with `values` at index arrays, or added there."""
+    """A copy with `values` at index arrays, or added there.
+
+    >>> torch.index_put(torch.zeros(3), (torch.tensor([0, 2]),), torch.tensor([1.0, 2.0]))
+    tensor([1., 0., 2.])
+    """
     if values.dtype is not input.dtype:
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {input.dtype!r} "
@@ -530,7 +540,12 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
 
 @public("torch", "Tensor", name="index_put_")
 def index_put_(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    """Write (or add) `values` at index arrays."""
+    """Write (or add) `values` at index arrays.
+
+    >>> x = torch.zeros(3)
+    >>> x.index_put_((torch.tensor([0, 0]),), torch.tensor([1.0, 2.0]), True)
+    tensor([3., 0., 0.])
+    """
     return recorder.write(input, index_put(input, indices, values, accumulate), "index_put_")
 
 
@@ -539,7 +554,12 @@ def index_put_(input: Any, indices: Any, values: Any, accumulate: bool = False) 
 
 @public("torch", "Tensor", out=True)
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
-    """The positions of elements that are not zero: a row for each, or a tuple of vectors."""
+    """The positions of elements that are not zero: a row for each, or a tuple of vectors.
+
+    >>> torch.nonzero(torch.tensor([[0.0, 1.0], [2.0, 0.0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    """
     from rushlight.arrays import tensor_of_array  # ops come before tensors
 
     batching.refuse_sizes("nonzero", input)
@@ -552,7 +572,12 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
 
 @public("torch", "Tensor")
 def argwhere(input: Any) -> Any:
-    """The positions of elements that are not zero, a row for each."""
+    """The positions of elements that are not zero, a row for each.
+
+    >>> torch.argwhere(torch.tensor([0.0, 1.0, 2.0]))
+    tensor([[1],
+            [2]])
+    """
     return nonzero(input)
 
 
@@ -561,6 +586,10 @@ def argwhere(input: Any) -> Any:
 def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
     """The first `size` positions of elements that are not zero, filled up if there are
     fewer.
+
+    >>> torch.nonzero_static(torch.tensor([0.0, 1.0]), size=2)
+    tensor([[ 1],
+            [-1]])
     """
     from rushlight.arrays import tensor_of_array  # ops come before tensors
 

@@ -351,6 +351,9 @@ def interpolate(
     """(N, C, ...) resampled to `size`, or by `scale_factor`.
 
     mode: nearest, nearest-exact, area, linear, bilinear, trilinear or bicubic.
+
+    >>> torch.nn.functional.interpolate(torch.tensor([[[0.0, 1.0]]]), 4, mode="linear")
+    tensor([[[0.0000, 0.2500, 0.7500, 1.0000]]])
     """
     _check_mode(input, mode, align_corners, antialias)
     sizes, scales = _output_sizes(input, size, scale_factor, recompute_scale_factor)
@@ -396,13 +399,21 @@ def upsample(
 
 @public("F")
 def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
-    """interpolate(mode='nearest')."""
+    """interpolate(mode='nearest').
+
+    >>> torch.nn.functional.upsample_nearest(torch.tensor([[[0.0, 1.0]]]), 4)
+    tensor([[[0., 0., 1., 1.]]])
+    """
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 @public("F")
 def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
-    """interpolate(mode='bilinear', align_corners=True)."""
+    """interpolate(mode='bilinear', align_corners=True).
+
+    >>> torch.nn.functional.upsample_bilinear(torch.tensor([[[[0.0, 1.0]]]]), (1, 3))
+    tensor([[[[0.0000, 0.5000, 1.0000]]]])
+    """
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
@@ -454,6 +465,9 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
     """Padded from the last dimension backwards by pairs (before, after).
 
     mode: constant (with `value`), reflect, replicate or circular.
+
+    >>> torch.nn.functional.pad(torch.tensor([[1.0, 2.0]]), (1, 2), value=9.0)
+    tensor([[9., 1., 2., 9., 9.]])
     """
     sizes = [int(p) for p in pad]
     if len(sizes) % 2:
@@ -495,7 +509,12 @@ def _apart(made: Any, x: Any) -> Any:
 
 @public("torch", "F")
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
-    """(*, C * r^2, H, W) to (*, C, H * r, W * r)."""
+    """(*, C * r^2, H, W) to (*, C, H * r, W * r).
+
+    >>> torch.pixel_shuffle(torch.arange(4.0).view(1, 4, 1, 1), 2)
+    tensor([[[[0., 1.],
+              [2., 3.]]]])
+    """
     r = upscale_factor
     if input.ndim < 3 or r <= 0 or input.shape[-3] % (r * r):
         raise RuntimeError(
@@ -511,7 +530,11 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
 
 @public("torch", "F")
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
-    """(*, C, H * r, W * r) to (*, C * r^2, H, W)."""
+    """(*, C, H * r, W * r) to (*, C * r^2, H, W).
+
+    >>> torch.pixel_unshuffle(torch.arange(4.0).view(1, 1, 2, 2), 2).flatten()
+    tensor([0., 1., 2., 3.])
+    """
     r = downscale_factor
     if input.ndim < 3 or r <= 0 or input.shape[-1] % r or input.shape[-2] % r:
         raise RuntimeError(
@@ -527,7 +550,11 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
 
 @public("torch", "F")
 def channel_shuffle(input: Any, groups: int) -> Any:
-    """Channels of different groups interleaved."""
+    """Channels of different groups interleaved.
+
+    >>> torch.channel_shuffle(torch.arange(4.0).view(1, 4, 1, 1), 2).flatten()
+    tensor([0., 2., 1., 3.])
+    """
     if input.ndim < 3:
         raise RuntimeError(
             f"channel_shuffle expects input with > 2 dims, but got {list(input.shape)}"

@@ -172,6 +172,13 @@ LDL_SOLVE = Op(
 def ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """L and D of A = L D L^T (L D L^H if `hermitian`) in one matrix, the pivots, and the first
     pivot of zero (or 0).
+
+    >>> torch.linalg.ldl_factor_ex(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    torch.return_types.linalg_ldl_factor_ex(
+    LD=tensor([[2.0000, 0.0000],
+            [0.5000, 1.5000]]),
+    pivots=tensor([1, 2], dtype=torch.int32),
+    info=tensor(0, dtype=torch.int32))
     """
     op = "linalg.ldl_factor_ex"
     check_matrix(op, A)
@@ -184,14 +191,27 @@ def ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False
 
 @public("linalg", out=True)
 def ldl_factor(A: Any, *, hermitian: bool = False) -> Any:
-    """L and D of A = L D L^T in one matrix, and the pivots; RuntimeError if A is singular."""
+    """L and D of A = L D L^T in one matrix, and the pivots; RuntimeError if A is singular.
+
+    >>> torch.linalg.ldl_factor(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    torch.return_types.linalg_ldl_factor(
+    LD=tensor([[2.0000, 0.0000],
+            [0.5000, 1.5000]]),
+    pivots=tensor([1, 2], dtype=torch.int32))
+    """
     packed, pivots, _ = ldl_factor_ex(A, hermitian=hermitian, check_errors=True)
     return return_types.ldl_factor_result(packed, pivots)
 
 
 @public("linalg", out=True)
 def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
-    """X of A X = B from the results of `ldl_factor`."""
+    """X of A X = B from the results of `ldl_factor`.
+
+    >>> LD = torch.linalg.ldl_factor(torch.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> torch.linalg.ldl_solve(*LD, torch.tensor([[2.0], [8.0]]))
+    tensor([[1.],
+            [2.]])
+    """
     op = "linalg.ldl_solve"
     check_square(op, LD)
     check_matrix(op, B, "B")

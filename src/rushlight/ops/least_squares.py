@@ -75,6 +75,9 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> An
 
     driver: PyTorch's names of LAPACK's methods; all are by singular values here, and the name
     says which of the further results are given, as in PyTorch (others are empty).
+
+    >>> torch.linalg.lstsq(torch.tensor([[2.0], [0.0]]), torch.tensor([[4.0], [1.0]])).solution
+    tensor([[2.]])
     """
     op = "torch.linalg.lstsq"
     check_matrix(op, A)

@@ -145,6 +145,11 @@ def qr(A: Any, mode: str = "reduced") -> Any:
 
     mode: 'reduced' (Q is m x min(m, n)), 'complete' (Q is m x m) or 'r' (Q is empty, and
     nothing is differentiated).
+
+    >>> Q, R = torch.linalg.qr(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    >>> Q @ R
+    tensor([[1.0000, 2.0000],
+            [3.0000, 4.0000]])
     """
     check_matrix("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):
@@ -239,6 +244,9 @@ def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any
     """U, S and Vh of the singular value decomposition U diag(S) Vh, S in falling order.
 
     With `full_matrices` U and Vh are square; gradients then see their first min(m, n) vectors.
+
+    >>> torch.linalg.svd(torch.tensor([[3.0, 0.0], [4.0, 5.0]])).S
+    tensor([6.7082, 2.2361])
     """
     check_matrix("linalg.svd", A)
     return linalg_svd(*SVD_OP(A, full=bool(full_matrices)))
@@ -246,7 +254,11 @@ def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any
 
 @public("linalg", out=True)
 def svdvals(A: Any, *, driver: str | None = None) -> Any:
-    """Singular values in falling order."""
+    """Singular values in falling order.
+
+    >>> torch.linalg.svdvals(torch.tensor([[0.0, 2.0], [1.0, 0.0]]))
+    tensor([2., 1.])
+    """
     check_matrix("linalg.svdvals", A)
     return SVDVALS(A)
 
@@ -318,13 +330,20 @@ def _check_uplo(op: str, a: Any, uplo: str) -> str:
 def eigh(A: Any, UPLO: str = "L") -> Any:
     """Eigenvalues in rising order and eigenvectors of symmetric (or Hermitian) matrices, of
     which only the triangle UPLO is read.
+
+    >>> torch.linalg.eigh(torch.tensor([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+    tensor([1., 2.])
     """
     return eigh_result(*EIGH(A, uplo=_check_uplo("linalg.eigh", A, UPLO)))
 
 
 @public("linalg", out=True)
 def eigvalsh(A: Any, UPLO: str = "L") -> Any:
-    """Eigenvalues of symmetric matrices in rising order."""
+    """Eigenvalues of symmetric matrices in rising order.
+
+    >>> torch.linalg.eigvalsh(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    tensor([1., 3.])
+    """
     return EIGVALSH(A, uplo=_check_uplo("linalg.eigvalsh", A, UPLO))
 
 
@@ -357,7 +376,14 @@ CHOLESKY = Op(  # the lower root, and whether there is none
 
 @public("linalg", out=True)
 def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """`cholesky`, and 1 for each matrix that has no such factor (which is NaN then)."""
+    """`cholesky`, and 1 for each matrix that has no such factor (which is NaN then).
+
+    >>> torch.linalg.cholesky_ex(torch.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    torch.return_types.linalg_cholesky_ex(
+    L=tensor([[2., 0.],
+            [1., 2.]]),
+    info=tensor(0, dtype=torch.int32))
+    """
     check_square("linalg.cholesky_ex", A)
     root, info = CHOLESKY(A.mH if upper else A)
     if check_errors:
@@ -395,7 +421,11 @@ def _cholesky(input: Any, upper: bool = False) -> Any:
 
 @public("torch", "Tensor")
 def trace(input: Any) -> Any:
-    """The sum of a matrix's diagonal."""
+    """The sum of a matrix's diagonal.
+
+    >>> torch.trace(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(5.)
+    """
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got shape {list(input.shape)}")
     if input.dtype is dt.bool_:

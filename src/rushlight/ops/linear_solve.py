@@ -77,7 +77,14 @@ SOLVE = Op(  # X of A X = B over equal batches
 
 @public("linalg", out=True)
 def inv_ex(A: Any, *, check_errors: bool = False) -> Any:
-    """Inverses, and 1 for each matrix that has none (NaN then)."""
+    """Inverses, and 1 for each matrix that has none (NaN then).
+
+    >>> torch.linalg.inv_ex(torch.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    torch.return_types.linalg_inv_ex(
+    inverse=tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]]),
+    info=tensor(0, dtype=torch.int32))
+    """
     check_square("linalg.inv_ex", A)
     made, info = INV(A)
     if check_errors:
@@ -100,7 +107,12 @@ def inv(A: Any) -> Any:
 
 @public("torch", "Tensor", name="inverse", out=True)
 def _inverse(input: Any) -> Any:
-    """Inverses of (batches of) square matrices."""
+    """Inverses of (batches of) square matrices.
+
+    >>> torch.inverse(torch.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
     return inv(input)
 
 
@@ -127,7 +139,15 @@ def _check_pair(op: str, a: Any, b: Any) -> None:
 
 @public("linalg", out=True)
 def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:
-    """`solve`, and 1 for each matrix that is singular (X is NaN then)."""
+    """`solve`, and 1 for each matrix that is singular (X is NaN then).
+
+    >>> A = torch.tensor([[2.0, 0.0], [0.0, 4.0]])
+    >>> torch.linalg.solve_ex(A, torch.tensor([[2.0], [8.0]]))
+    torch.return_types.linalg_solve_ex(
+    result=tensor([[1.],
+            [2.]]),
+    info=tensor(0, dtype=torch.int32))
+    """
     check_square("linalg.solve", A)
     _check_pair("linalg.solve", A, B)
     is_vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
@@ -147,7 +167,11 @@ def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -
 
 @public("linalg", out=True)
 def solve(A: Any, B: Any, *, left: bool = True) -> Any:
-    """X of A X = B (of X A = B if not `left`); B may be a vector, or a batch of vectors."""
+    """X of A X = B (of X A = B if not `left`); B may be a vector, or a batch of vectors.
+
+    >>> torch.linalg.solve(torch.tensor([[2.0, 0.0], [1.0, 4.0]]), torch.tensor([2.0, 9.0]))
+    tensor([1., 2.])
+    """
     return solve_ex(A, B, left=left, check_errors=True).result
 
 
@@ -190,6 +214,11 @@ def solve_triangular(
 ) -> Any:
     """X of A X = B (of X A = B if not `left`), reading one triangle of A; with `unitriangular`
     its diagonal is taken to be ones.
+
+    >>> A = torch.tensor([[2.0, 0.0], [1.0, 4.0]])
+    >>> torch.linalg.solve_triangular(A, torch.tensor([[2.0], [9.0]]), upper=False)
+    tensor([[1.],
+            [2.]])
     """
     check_square("linalg.solve_triangular", A)
     check_matrix("linalg.solve_triangular", B, "B")
@@ -202,7 +231,13 @@ def solve_triangular(
 
 @public("torch", "Tensor", out=True)
 def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:
-    """X of A X = B from the Cholesky factor L of A."""
+    """X of A X = B from the Cholesky factor L of A.
+
+    >>> L = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+    >>> torch.cholesky_solve(torch.tensor([[4.0], [8.0]]), L)
+    tensor([[1.],
+            [2.]])
+    """
     check_square("cholesky_solve", L)
     check_matrix("cholesky_solve", B, "B")
     root = L.mH if upper else L
@@ -212,7 +247,12 @@ def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:
 
 @public("torch", "Tensor", out=True)
 def cholesky_inverse(L: Any, upper: bool = False) -> Any:
-    """The inverse of A from its Cholesky factor."""
+    """The inverse of A from its Cholesky factor.
+
+    >>> torch.cholesky_inverse(torch.tensor([[2.0, 0.0], [1.0, 1.0]]))
+    tensor([[ 0.5000, -0.5000],
+            [-0.5000,  1.0000]])
+    """
     check_square("cholesky_inverse", L)
     return cholesky_solve(EYE(n=L.shape[-1], m=L.shape[-1], dtype=L.dtype), L, upper)
 
@@ -221,7 +261,13 @@ def cholesky_inverse(L: Any, upper: bool = False) -> Any:
 def triangular_solve(
     b: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
-    """X of A X = b (of A^T X = b with `transpose`) reading one triangle of A, and A."""
+    """X of A X = b (of A^T X = b with `transpose`) reading one triangle of A, and A.
+
+    >>> A = torch.tensor([[2.0, 0.0], [0.0, 4.0]])
+    >>> torch.triangular_solve(torch.tensor([[4.0], [8.0]]), A).solution
+    tensor([[2.],
+            [2.]])
+    """
     check_square("triangular_solve", A)
     check_matrix("triangular_solve", b, "b")
     a = A.mT if transpose else A
@@ -286,7 +332,11 @@ SLOGDET = Op(
 
 @public("linalg", out=True)
 def det(A: Any) -> Any:
-    """Determinants of (batches of) square matrices."""
+    """Determinants of (batches of) square matrices.
+
+    >>> torch.linalg.det(torch.tensor([[2.0, 1.0], [1.0, 3.0]]))
+    tensor(5.)
+    """
     check_square("linalg.det", A)
     return DET(A)
 
@@ -299,7 +349,13 @@ def _det(input: Any) -> Any:
 
 @public("linalg", out=True)
 def slogdet(A: Any) -> Any:
-    """Signs of determinants, and logarithms of their sizes."""
+    """Signs of determinants, and logarithms of their sizes.
+
+    >>> torch.linalg.slogdet(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    torch.return_types.linalg_slogdet(
+    sign=tensor(-1.),
+    logabsdet=tensor(0.))
+    """
     check_square("linalg.slogdet", A)
     sign, size = SLOGDET(A)
     return slogdet_result(sign, size)
@@ -313,7 +369,11 @@ def _slogdet(input: Any) -> Any:
 
 @public("torch", "Tensor")
 def logdet(input: Any) -> Any:
-    """The logarithm of the determinant; NaN where that is real and negative."""
+    """The logarithm of the determinant; NaN where that is real and negative.
+
+    >>> torch.logdet(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    tensor(0.)
+    """
     check_square("logdet", input)
     sign, size = SLOGDET(input)
     if input.dtype.is_complex:
@@ -376,6 +436,10 @@ def pinv(
 ) -> Any:
     """Pseudoinverses (Moore-Penrose); singular values up to max(atol, rtol * the largest) count
     as zero.
+
+    >>> torch.linalg.pinv(torch.tensor([[1.0, 1.0]]))
+    tensor([[0.5000],
+            [0.5000]])
     """
     check_matrix("linalg.pinv", A)
     a = symmetric(A) if hermitian else A
@@ -386,5 +450,10 @@ def pinv(
 
 @public("torch", "Tensor")
 def pinverse(input: Any, rcond: float = 1e-15) -> Any:
-    """Pseudoinverses (Moore-Penrose)."""
+    """Pseudoinverses (Moore-Penrose).
+
+    >>> torch.pinverse(torch.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
     return pinv(input, rtol=rcond)

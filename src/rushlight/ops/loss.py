@@ -66,7 +66,11 @@ def mse_loss(
     reduction: str = "mean",
     weight: Any = None,
 ) -> Any:
-    """(input - target) squared."""
+    """(input - target) squared.
+
+    >>> torch.nn.functional.mse_loss(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
+    tensor(2.)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     _check_real("mse_loss", input, target)
     _paired("mse_loss", input, target)
@@ -82,7 +86,11 @@ def l1_loss(
     reduction: str = "mean",
     weight: Any = None,
 ) -> Any:
-    """|input - target|."""
+    """|input - target|.
+
+    >>> torch.nn.functional.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
+    tensor(1.)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     _paired("l1_loss", input, target)
     return _weighted((input - target).abs(), weight, reduction)
@@ -97,7 +105,11 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Any:
-    """d^2 / (2 beta) where d = |input - target| < beta, d - beta / 2 beyond."""
+    """d^2 / (2 beta) where d = |input - target| < beta, d - beta / 2 beyond.
+
+    >>> torch.nn.functional.smooth_l1_loss(torch.tensor([0.5]), torch.tensor([0.0]))
+    tensor(0.1250)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     _check_real("smooth_l1_loss", input, target)
     _paired("smooth_l1_loss", input, target)
@@ -118,7 +130,11 @@ def huber_loss(
     delta: float = 1.0,
     weight: Any = None,
 ) -> Any:
-    """d^2 / 2 where d = |input - target| <= delta, delta (d - delta / 2) beyond."""
+    """d^2 / 2 where d = |input - target| <= delta, delta (d - delta / 2) beyond.
+
+    >>> torch.nn.functional.huber_loss(torch.tensor([0.5, 3.0]), torch.tensor([0.0, 0.0]))
+    tensor(1.3125)
+    """
     reduction = reduction_of(reduction, None, None)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
@@ -143,6 +159,10 @@ def binary_cross_entropy(
 
     input, target: probabilities in [0, 1], of one floating-point dtype: others raise
     RuntimeError.
+
+    >>> p = torch.tensor([0.5])
+    >>> torch.nn.functional.binary_cross_entropy(p, torch.tensor([1.0]))
+    tensor(0.6931)
     """
     reduction = reduction_of(reduction, size_average, reduce)
     if input.shape != target.shape:
@@ -196,6 +216,10 @@ def binary_cross_entropy_with_logits(
 
     target: floating-point numbers; integers and bools raise RuntimeError.
     pos_weight: a factor for the loss of positive targets, broadcast.
+
+    >>> x = torch.tensor([0.0])
+    >>> torch.nn.functional.binary_cross_entropy_with_logits(x, torch.tensor([1.0]))
+    tensor(0.6931)
     """
     reduction = reduction_of(reduction, size_average, reduce)
     if input.shape != target.shape:
@@ -230,6 +254,10 @@ def kl_div(
 
     reduction: 'batchmean' divides the sum by the first size, which is the divergence's
     definition; 'mean' divides by the number of elements.
+
+    >>> p = torch.tensor([0.5, 0.5])
+    >>> torch.nn.functional.kl_div(p.log(), torch.tensor([0.25, 0.75]), reduction="sum")
+    tensor(0.1308)
     """
     if reduction == "batchmean":
         total = kl_div(input, target, reduction="sum", log_target=log_target)
@@ -258,6 +286,10 @@ def hinge_embedding_loss(
 ) -> Any:
     """input where target is 1, max(0, margin - input) where it is -1 (for other targets both,
     as PyTorch adds them).
+
+    >>> x = torch.tensor([0.5, 0.25])
+    >>> torch.nn.functional.hinge_embedding_loss(x, torch.tensor([1.0, -1.0]))
+    tensor(0.6250)
     """
     reduction = reduction_of(reduction, size_average, reduce)
     far = OPS["where"](target == 1, 0, (margin - input).clamp(min=0))
@@ -275,7 +307,12 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """max(0, -target (input1 - input2) + margin)."""
+    """max(0, -target (input1 - input2) + margin).
+
+    >>> one = torch.tensor([1.0])
+    >>> torch.nn.functional.margin_ranking_loss(one, 2 * one, one)
+    tensor(1.)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
@@ -294,7 +331,11 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """log(1 + exp(-target * input)), without overflow."""
+    """log(1 + exp(-target * input)), without overflow.
+
+    >>> torch.nn.functional.soft_margin_loss(torch.tensor([0.0]), torch.tensor([1.0]))
+    tensor(0.6931)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     return reduced(softplus(-target * input), reduction)
 
@@ -312,6 +353,9 @@ def poisson_nll_loss(
 ) -> Any:
     """exp(input) - target * input, or input - target * log(input + eps); `full` adds Stirling's
     approximation of log(target!) where target > 1.
+
+    >>> torch.nn.functional.poisson_nll_loss(torch.tensor([0.0]), torch.tensor([2.0]))
+    tensor(1.)
     """
     reduction = reduction_of(reduction, size_average, reduce)
     if log_input:
@@ -334,7 +378,12 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Any:
-    """(log var + (input - target)^2 / var) / 2, with var no less than eps."""
+    """(log var + (input - target)^2 / var) / 2, with var no less than eps.
+
+    >>> one = torch.ones(1)
+    >>> torch.nn.functional.gaussian_nll_loss(one, 3 * one, 2 * one)
+    tensor(1.3466)
+    """
     if not hasattr(var, "_storage"):
         if var < 0:
             raise ValueError("var has negative entry/entries")
@@ -372,7 +421,11 @@ def _spreads(small: Any, large: Any) -> bool:
 
 @public("F", "torch")
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
-    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`."""
+    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`.
+
+    >>> torch.cosine_similarity(torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
+    tensor([0.6000])
+    """
     if not (x1.dtype.is_floating_point and x2.dtype.is_floating_point):
         raise RuntimeError(
             f"cosine_similarity: expected floating point tensors, got {x1.dtype!r} and "
@@ -389,7 +442,11 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 def pairwise_distance(
     x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Any:
-    """The p-norm of x1 - x2 + eps along the last dimension."""
+    """The p-norm of x1 - x2 + eps along the last dimension.
+
+    >>> torch.pairwise_distance(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
+    tensor([5.0000])
+    """
     return (x1 - x2 + eps).norm(p, dim=-1, keepdim=keepdim)
 
 
@@ -403,7 +460,12 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1.
+
+    >>> x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0]])
+    >>> torch.cosine_embedding_loss(x, y, torch.ones(1))
+    tensor([0.4000])
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     if target.ndim not in (0, 1):
         raise RuntimeError(
@@ -441,7 +503,12 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """max(0, |anchor - positive| - |anchor - negative| + margin) in the p-norm."""
+    """max(0, |anchor - positive| - |anchor - negative| + margin) in the p-norm.
+
+    >>> x = torch.tensor([[0.0, 0.0]])
+    >>> torch.triplet_margin_loss(x, x + 1, x + 2)
+    tensor([0.])
+    """
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     reduction = reduction_of(reduction, size_average, reduce)
@@ -506,7 +573,12 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """sum over classes j != y of max(0, margin - x_y + x_j)^p, over the number of classes."""
+    """sum over classes j != y of max(0, margin - x_y + x_j)^p, over the number of classes.
+
+    >>> x = torch.tensor([[0.5, 1.0]])
+    >>> torch.nn.functional.multi_margin_loss(x, torch.tensor([1]))
+    tensor(0.2500)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
@@ -540,7 +612,12 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Margins between every target class (listed up to the first -1) and every other class."""
+    """Margins between every target class (listed up to the first -1) and every other class.
+
+    >>> x = torch.tensor([[0.5, 1.0]])
+    >>> torch.nn.functional.multilabel_margin_loss(x, torch.tensor([[1, -1]]))
+    tensor(0.2500)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     if input.shape != target.shape or input.ndim > 2:
         raise RuntimeError(
@@ -569,7 +646,12 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Binary cross-entropy with logits, averaged over the classes of each row."""
+    """Binary cross-entropy with logits, averaged over the classes of each row.
+
+    >>> x = torch.tensor([[0.0, 0.0]])
+    >>> torch.nn.functional.multilabel_soft_margin_loss(x, torch.tensor([[1.0, 0.0]]))
+    tensor(0.6931)
+    """
     reduction = reduction_of(reduction, size_average, reduce)
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
@@ -583,6 +665,9 @@ def gumbel_softmax(
 ) -> Any:
     """A sample of the Gumbel-softmax distribution; `hard` gives one-hot values with the soft
     sample's gradient (Jang et al., 2017).
+
+    >>> torch.nn.functional.gumbel_softmax(torch.zeros(1, 3), hard=True).sum(-1)
+    tensor([1.])
     """
     noise = OPS["full"](shape=tuple(logits.shape), value=0, dtype=logits.dtype)
     noise = -batching.spread_like(noise, logits).exponential_().log()

@@ -26,6 +26,9 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None)
 
     q: how many singular values to find; a matrix with fewer gives all it has. niter: rounds
     of subspace iteration. The result depends on random numbers.
+
+    >>> torch.svd_lowrank(torch.tensor([[3.0, 4.0], [3.0, 4.0]]), q=1)[1]
+    tensor([7.0711])
     """
     check_matrix("svd_lowrank", A)
     m, n = A._shape[-2:]
@@ -45,7 +48,11 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None)
 
 @public("torch")
 def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
-    """U, S and V of the columns' deviations from their means: V holds principal directions."""
+    """U, S and V of the columns' deviations from their means: V holds principal directions.
+
+    >>> torch.pca_lowrank(torch.tensor([[1.0, 1.0], [3.0, 3.0]]), q=1)[1]
+    tensor([2.])
+    """
     check_matrix("pca_lowrank", A)
     least = min(A._shape[-2:])
     count = min(6, least) if q is None else q

@@ -89,6 +89,9 @@ def norm(
     """The vector norm over one dimension (or of all elements), the matrix norm over two.
 
     ord: as in `vector_norm` and `matrix_norm`; without it the root of the sum of squares.
+
+    >>> torch.linalg.norm(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(5.)
     """
     dims = (dim,) if isinstance(dim, int) else dim
     if dims is not None and len(dims) not in (1, 2):
@@ -111,6 +114,9 @@ def norm(
 def cond(A: Any, p: Any = None) -> Any:
     """Condition numbers: the norm of a matrix times that of its inverse (infinite without
     one).
+
+    >>> torch.linalg.cond(torch.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor(2.)
     """
     if p is None or p in (2, -2):
         check_matrix("linalg.cond", A)
@@ -129,7 +135,11 @@ def cond(A: Any, p: Any = None) -> Any:
 def matrix_rank(
     A: Any, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> Any:
-    """How many singular values exceed max(atol, rtol * the largest)."""
+    """How many singular values exceed max(atol, rtol * the largest).
+
+    >>> torch.linalg.matrix_rank(torch.tensor([[1.0, 2.0], [2.0, 4.0]]))
+    tensor(1)
+    """
     check_matrix("linalg.matrix_rank", A)
     atol, rtol = (tol, 0.0) if tol is not None else (atol, rtol)
     values = SVDVALS((symmetric(A) if hermitian else A).detach())

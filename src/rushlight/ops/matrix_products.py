@@ -48,7 +48,11 @@ def _cross(input: Any, other: Any, dim: int | None = None) -> Any:
 
 @public("linalg", out=True)
 def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
-    """Inner products of vectors along `dim`, the first conjugated."""
+    """Inner products of vectors along `dim`, the first conjugated.
+
+    >>> torch.linalg.vecdot(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1.0, 1.0]))
+    tensor([3., 7.])
+    """
     if x.dtype.is_integral:
         raise errors.wrong_dtype("linalg.vecdot", x.dtype, "a floating or complex dtype")
     return (conjugate(x) * y).sum(dim)
@@ -56,13 +60,22 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
 
 @public("linalg")
 def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-    """Diagonals of matrices, of the last two dimensions by default."""
+    """Diagonals of matrices, of the last two dimensions by default.
+
+    >>> torch.linalg.diagonal(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1., 4.])
+    """
     return A.diagonal(offset, dim1, dim2)
 
 
 @public("linalg", out=True)
 def matrix_power(A: Any, n: int) -> Any:
-    """A multiplied with itself n times; of the inverse if n is negative."""
+    """A multiplied with itself n times; of the inverse if n is negative.
+
+    >>> torch.linalg.matrix_power(torch.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    tensor([[1., 3.],
+            [0., 1.]])
+    """
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
         raise RuntimeError(
             f"linalg.matrix_power: A must be batches of square matrices, got {list(A.shape)}"
@@ -90,7 +103,12 @@ def _matrix_power(input: Any, n: int) -> Any:
 
 @public("linalg")
 def vander(x: Any, N: int | None = None) -> Any:
-    """Powers 0 to N - 1 of each element, in rows."""
+    """Powers 0 to N - 1 of each element, in rows.
+
+    >>> torch.linalg.vander(torch.tensor([2.0, 3.0]))
+    tensor([[1., 2.],
+            [1., 3.]])
+    """
     x = x if x.ndim else x.reshape(1)
     count = x.shape[-1] if N is None else int(N)
     if count < 2:
@@ -102,7 +120,11 @@ def vander(x: Any, N: int | None = None) -> Any:
 
 @public("linalg", out=True)
 def tensorinv(A: Any, ind: int = 2) -> Any:
-    """The inverse of a tensor as a map from its last dimensions to its first `ind`."""
+    """The inverse of a tensor as a map from its last dimensions to its first `ind`.
+
+    >>> torch.linalg.tensorinv(2 * torch.eye(4).view(4, 2, 2), ind=1).sum()
+    tensor(2.)
+    """
     if ind <= 0:
         raise RuntimeError(f"linalg.tensorinv: ind must be a positive integer, got {ind}")
     front, back = tuple(A.shape[:ind]), tuple(A.shape[ind:])
@@ -116,7 +138,11 @@ def tensorinv(A: Any, ind: int = 2) -> Any:
 
 @public("linalg", out=True)
 def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:
-    """X of tensordot(A, X) = B; `dims` of A are moved to its end first."""
+    """X of tensordot(A, X) = B; `dims` of A are moved to its end first.
+
+    >>> torch.linalg.tensorsolve(2 * torch.eye(4).view(2, 2, 4), torch.ones(2, 2))
+    tensor([0.5000, 0.5000, 0.5000, 0.5000])
+    """
     if dims is not None:
         A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     shape = tuple(A.shape[B.ndim :])

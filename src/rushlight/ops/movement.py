@@ -335,6 +335,10 @@ def view(input: Any, *shape: Any, **named: Any) -> Any:
     """The same elements under another shape, sharing memory; RuntimeError if that needs a copy.
 
     `view(dtype)` reads the same bytes as another dtype.
+
+    >>> torch.arange(6.0).view(2, -1)
+    tensor([[0., 1., 2.],
+            [3., 4., 5.]])
     """
     kind = named.pop("dtype", None) or (shape[0] if len(shape) == 1 else None)
     if isinstance(kind, dt.dtype):
@@ -346,7 +350,11 @@ def view(input: Any, *shape: Any, **named: Any) -> Any:
 
 @public("Tensor")
 def reshape(input: Any, *shape: Any, **named: Any) -> Any:
-    """The same elements under another shape: a view where possible, otherwise a copy."""
+    """The same elements under another shape: a view where possible, otherwise a copy.
+
+    >>> torch.arange(6.0).view(2, 3).t().reshape(-1)
+    tensor([0., 3., 1., 4., 2., 5.])
+    """
     sizes = _own_shape(input, shape, named, "reshape")
     if views.try_reshape(own_view(input), sizes) is None:
         input = input.clone()
@@ -373,7 +381,11 @@ def reshape_as(input: Any, other: Any) -> Any:
 
 @public("torch", "Tensor")
 def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
-    """The dimensions from start to end as one."""
+    """The dimensions from start to end as one.
+
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).flatten()
+    tensor([1., 2., 3., 4.])
+    """
     ndim, shape = input.ndim, input._shape
     first = views.dim_index("flatten", start_dim, ndim)
     last = views.dim_index("flatten", end_dim, ndim)
@@ -389,13 +401,22 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 @public("torch", "Tensor")
 def ravel(input: Any) -> Any:
-    """All elements in one dimension."""
+    """All elements in one dimension.
+
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).ravel()
+    tensor([1., 2., 3., 4.])
+    """
     return take_view(RESHAPE, input.contiguous(), shape=(input.numel(),))
 
 
 @public("torch", "Tensor")
 def unflatten(input: Any, dim: int, sizes: Any) -> Any:
-    """One dimension as several of these sizes (one may be -1)."""
+    """One dimension as several of these sizes (one may be -1).
+
+    >>> torch.arange(6.0).unflatten(0, (2, -1))
+    tensor([[0., 1., 2.],
+            [3., 4., 5.]])
+    """
     at = views.dim_index("unflatten", dim, input.ndim)
     sizes = sizes_of((sizes,))
     if not sizes:
@@ -415,7 +436,11 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
 
 @public("torch", "Tensor", inplace=False)
 def squeeze(input: Any, dim: Any = None) -> Any:
-    """Without dimensions of size 1 (all of them, or those named)."""
+    """Without dimensions of size 1 (all of them, or those named).
+
+    >>> torch.tensor([[1.0, 2.0]]).squeeze(0)
+    tensor([1., 2.])
+    """
     ndim = input.ndim
     if dim is None:
         chosen: tuple[int, ...] = tuple(range(ndim))
@@ -432,7 +457,12 @@ def squeeze(input: Any, dim: Any = None) -> Any:
 
 @public("torch", "Tensor")
 def unsqueeze(input: Any, dim: int) -> Any:
-    """With a dimension of size 1 inserted at `dim`."""
+    """With a dimension of size 1 inserted at `dim`.
+
+    >>> torch.tensor([1.0, 2.0]).unsqueeze(1)
+    tensor([[1.],
+            [2.]])
+    """
     at = views.dim_index("unsqueeze", dim, input.ndim + 1)
     shape = input._shape
     return take_view(RESHAPE, input, shape=(*shape[:at], 1, *shape[at:]))
@@ -464,26 +494,47 @@ def expanded_shape(op: str, own: Shape, wanted: Shape) -> Shape:
 
 @public("Tensor")
 def expand(input: Any, *sizes: Any, implicit: bool = False, **named: Any) -> Any:
-    """Broadcast to a larger shape without copying (-1 keeps a size)."""
+    """Broadcast to a larger shape without copying (-1 keeps a size).
+
+    >>> torch.tensor([[1.0], [2.0]]).expand(-1, 3)
+    tensor([[1., 1., 1.],
+            [2., 2., 2.]])
+    """
     wanted = sizes_of((named["size"],) if "size" in named else sizes)
     return take_view(EXPAND, input, shape=expanded_shape("expand", input._shape, wanted))
 
 
 @public("Tensor")
 def expand_as(input: Any, other: Any) -> Any:
-    """Broadcast to the shape of another tensor."""
+    """Broadcast to the shape of another tensor.
+
+    >>> torch.tensor([1.0, 2.0]).expand_as(torch.ones(2, 2))
+    tensor([[1., 2.],
+            [1., 2.]])
+    """
     return expand(input, other._shape)
 
 
 @public("torch", "Tensor")
 def broadcast_to(input: Any, size: Any) -> Any:
-    """Broadcast to a larger shape without copying."""
+    """Broadcast to a larger shape without copying.
+
+    >>> torch.broadcast_to(torch.tensor([1.0, 2.0]), (2, 2))
+    tensor([[1., 2.],
+            [1., 2.]])
+    """
     return expand(input, size)
 
 
 @public("torch")
 def broadcast_tensors(*tensors: Any) -> Any:
-    """Views of all tensors in their common shape."""
+    """Views of all tensors in their common shape.
+
+    >>> torch.broadcast_tensors(torch.tensor([[1.0], [2.0]]), torch.tensor([3.0, 4.0]))
+    (tensor([[1., 1.],
+            [2., 2.]]), tensor([[3., 4.],
+            [3., 4.]]))
+    """
     if len(tensors) == 1 and isinstance(tensors[0], Sequence):
         tensors = tuple(tensors[0])
     if not tensors:
@@ -494,7 +545,11 @@ def broadcast_tensors(*tensors: Any) -> Any:
 
 @public("torch")
 def broadcast_shapes(*shapes: Any) -> Any:
-    """The shape that sizes broadcast to."""
+    """The shape that sizes broadcast to.
+
+    >>> torch.broadcast_shapes((2, 1), (3,))
+    torch.Size([2, 3])
+    """
     plain = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     if any(size < 0 for shape in plain for size in shape):
         raise RuntimeError(f"broadcast_shapes: negative sizes in {plain}")
@@ -529,7 +584,12 @@ _at_least("atleast_3d", 3, _to_3d)
 
 @public("Tensor")
 def permute(input: Any, *dims: Any, **named: Any) -> Any:
-    """The dimensions in another order, sharing memory."""
+    """The dimensions in another order, sharing memory.
+
+    >>> torch.permute(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), (1, 0))
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
     wanted = sizes_of((named["dims"],) if "dims" in named else dims)
     if len(wanted) != input.ndim:
         raise RuntimeError(
@@ -553,7 +613,12 @@ def permute_function(input: Any, dims: Any) -> Any:
 
 @public("torch", "Tensor")
 def transpose(input: Any, dim0: int, dim1: int) -> Any:
-    """Two dimensions exchanged, sharing memory."""
+    """Two dimensions exchanged, sharing memory.
+
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).transpose(0, 1)
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
     a = views.dim_index("transpose", dim0, input.ndim)
     b = views.dim_index("transpose", dim1, input.ndim)
     order = list(range(input.ndim))
@@ -576,7 +641,12 @@ def swapdims(input: Any, dim0: int, dim1: int) -> Any:
 
 @public("torch", "Tensor")
 def t(input: Any) -> Any:
-    """The transpose of a matrix; vectors and numbers as they are."""
+    """The transpose of a matrix; vectors and numbers as they are.
+
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).t()
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
     if input.ndim > 2:
         raise RuntimeError(
             f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D"
@@ -586,7 +656,12 @@ def t(input: Any) -> Any:
 
 @public("torch", "Tensor", aliases=("moveaxis",))
 def movedim(input: Any, source: Any, destination: Any) -> Any:
-    """Dimensions moved to other places; the rest keep their order."""
+    """Dimensions moved to other places; the rest keep their order.
+
+    >>> torch.movedim(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), 0, 1)
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
     ndim = input.ndim
     if isinstance(source, int) != isinstance(destination, int):
         raise TypeError("movedim(): source and destination must both be ints or both be lists")
@@ -608,7 +683,12 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:
 
 @public("torch", "Tensor")
 def adjoint(input: Any) -> Any:
-    """The conjugate transpose of matrices; of a number its conjugate."""
+    """The conjugate transpose of matrices; of a number its conjugate.
+
+    >>> torch.adjoint(torch.tensor([[1.0, 1j], [0.0, 2.0]]))
+    tensor([[1.-0.j, 0.-0.j],
+            [0.-1.j, 2.-0.j]])
+    """
     if input.ndim == 1:
         raise RuntimeError(f"adjoint: expected at least 2 dimensions, got {input.ndim}")
     turned = transpose(input, -2, -1) if input.ndim else input.view(())
@@ -623,7 +703,11 @@ def adjoint(input: Any) -> Any:
 
 @public("torch", "Tensor")
 def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
-    """`length` elements along `dim` from `start` on."""
+    """`length` elements along `dim` from `start` on.
+
+    >>> torch.arange(5.0).narrow(0, 1, 3)
+    tensor([1., 2., 3.])
+    """
     if not input.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     at = views.dim_index("narrow", dim, input.ndim)
@@ -660,7 +744,11 @@ def bounded_index(op: str, index: int, size: int, dim: int) -> int:
 
 @public("torch", "Tensor")
 def select(input: Any, dim: int, index: Any) -> Any:
-    """The part at one index of `dim`, without that dimension."""
+    """The part at one index of `dim`, without that dimension.
+
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).select(1, 0)
+    tensor([1., 3.])
+    """
     if not input.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     at = views.dim_index("select", dim, input.ndim)
@@ -670,7 +758,11 @@ def select(input: Any, dim: int, index: Any) -> Any:
 
 @public("torch", "Tensor")
 def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """The diagonal of two dimensions, as the last one."""
+    """The diagonal of two dimensions, as the last one.
+
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).diagonal()
+    tensor([1., 4.])
+    """
     a = views.dim_index("diagonal", dim1, input.ndim)
     b = views.dim_index("diagonal", dim2, input.ndim)
     if a == b:
@@ -680,7 +772,13 @@ def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
 
 @public("Tensor")
 def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
-    """Windows of `size` elements every `step` along a dimension, as a new last dimension."""
+    """Windows of `size` elements every `step` along a dimension, as a new last dimension.
+
+    >>> torch.arange(5.0).unfold(0, 3, 1)
+    tensor([[0., 1., 2.],
+            [1., 2., 3.],
+            [2., 3., 4.]])
+    """
     at = views.dim_index("unfold", dimension, input.ndim)
     own = input._shape[at] if input.ndim else 1
     if size < 0:
@@ -708,7 +806,12 @@ def memory_of(x: Any) -> Any:
 
 @public("torch", "Tensor")
 def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
-    """A view of the storage with any shape, strides and offset that stay inside of it."""
+    """A view of the storage with any shape, strides and offset that stay inside of it.
+
+    >>> torch.arange(5.0).as_strided((2, 3), (1, 1))
+    tensor([[0., 1., 2.],
+            [1., 2., 3.]])
+    """
     shape, strides = sizes_of((size,)), sizes_of((stride,))
     offset = input._offset if storage_offset is None else int(storage_offset)
     if len(shape) != len(strides):

@@ -50,6 +50,13 @@ def multi_head_attention_forward(
     query: (L, N, E); key, value: (S, N, E); all without N if there is no batch.
     in_proj_weight: the three projections in one matrix, unless `use_separate_proj_weight`.
     static_k, static_v: (N * num_heads, S, E / num_heads) in place of the projected ones.
+
+    >>> x, inner = torch.eye(2)[:, None], torch.cat([torch.eye(2)] * 3)
+    >>> settings = None, None, None, False, 0.0, torch.eye(2), None
+    >>> attend = torch.nn.functional.multi_head_attention_forward
+    >>> attend(x, x, x, 2, 1, inner, *settings)[0][:, 0]
+    tensor([[0.6698, 0.3302],
+            [0.3302, 0.6698]])
     """
     if query.shape[-1] != embed_dim_to_check:
         raise AssertionError(

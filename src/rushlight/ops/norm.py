@@ -72,6 +72,9 @@ def layer_norm(
 ) -> Any:
     """Each row (the last dimensions, of `normalized_shape`) with mean 0 and variance 1,
     scaled.
+
+    >>> torch.nn.functional.layer_norm(torch.tensor([[1.0, 3.0]]), (2,))
+    tensor([[-1.0000,  1.0000]])
     """
     dims = _checked_shape("layer_norm", input, normalized_shape, weight, bias)
     _check_floating("layer_norm", input)
@@ -115,7 +118,11 @@ def _count(shape: Any, dim: tuple[int, ...]) -> int:
 def rms_norm(
     input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
 ) -> Any:
-    """Each row divided by the square root of its mean square, scaled."""
+    """Each row divided by the square root of its mean square, scaled.
+
+    >>> torch.rms_norm(torch.tensor([[3.0, 4.0]]), (2,))
+    tensor([[0.8485, 1.1314]])
+    """
     dims = _checked_shape("rms_norm", input, normalized_shape, weight)
     _check_floating("rms_norm", input)
     x = _wide(input)
@@ -130,6 +137,9 @@ def native_layer_norm(
 ) -> tuple[Any, Any, Any]:
     """`layer_norm`, and without history the mean of each row and the inverse of its
     deviation.
+
+    >>> torch.native_layer_norm(torch.tensor([[1.0, 3.0]]), (2,), None, None, 1e-5)
+    (tensor([[-1.0000,  1.0000]]), tensor([[2.]]), tensor([[1.0000]]))
     """
     dims = _checked_shape("native_layer_norm", input, normalized_shape, weight, bias)
     x = _wide(input.detach())
@@ -154,7 +164,11 @@ def group_norm(
     eps: float = 1e-05,
     cudnn_enabled: bool = True,
 ) -> Any:
-    """Each group of channels of each sample with mean 0 and variance 1, scaled by channel."""
+    """Each group of channels of each sample with mean 0 and variance 1, scaled by channel.
+
+    >>> torch.group_norm(torch.tensor([[1.0, 3.0, 10.0, 30.0]]), 2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
+    """
     if input.ndim < 2:
         raise RuntimeError(
             f"group_norm: Expected at least 2 dimensions for input tensor but received "
@@ -185,7 +199,12 @@ def group_norm(
 def native_group_norm(
     input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Any, Any, Any]:
-    """`group_norm`, the mean of each group and the inverse of its deviation, (N, groups)."""
+    """`group_norm`, the mean of each group and the inverse of its deviation, (N, groups).
+
+    >>> torch.native_group_norm(torch.tensor([[[1.0], [3.0]]]), None, None, 1, 2, 1, 1, 1e-5)[0]
+    tensor([[[-1.0000],
+             [ 1.0000]]])
+    """
     rows = _wide(input).reshape(N, group, C // group * HxW)
     inverse = INVERSE_STD(rows, dim=(2,), eps=float(eps)).reshape(N, group)
     made = group_norm(input, group, weight, bias, eps)
@@ -219,6 +238,10 @@ def batch_norm(
 
     In training the running statistics move towards those of the batch by `momentum`. Raises
     ValueError for a negative `eps`, and in training for an `eps` of zero.
+
+    >>> torch.nn.functional.batch_norm(torch.tensor([[1.0], [3.0]]), None, None, training=True)
+    tensor([[-1.0000],
+            [ 1.0000]])
     """
     if input.dtype.is_complex:
         raise errors.not_for_complex("batch_norm", input.dtype)
@@ -274,6 +297,11 @@ def native_batch_norm(
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """`batch_norm`, and without history the mean of each channel and the inverse of its
     deviation (in evaluation both are empty).
+
+    >>> x = torch.tensor([[1.0], [3.0]])
+    >>> torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+    (tensor([[-1.0000],
+            [ 1.0000]]), tensor([2.]), tensor([1.0000]))
     """
     made = batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     x = _wide(input.detach())
@@ -297,7 +325,11 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Any:
-    """Each channel of each sample with mean 0 and variance 1, scaled by channel."""
+    """Each channel of each sample with mean 0 and variance 1, scaled by channel.
+
+    >>> torch.nn.functional.instance_norm(torch.tensor([[[1.0, 3.0]]]))
+    tensor([[[-1.0000,  1.0000]]])
+    """
     ndim = input.ndim
     scale, shift = _of_channels(weight, ndim), _of_channels(bias, ndim)
     if not use_input_stats:
@@ -325,6 +357,10 @@ def local_response_norm(
 ) -> Any:
     """Divided by a power of the mean square over `size` neighbouring channels (in float64,
     where squares of float32 cannot overflow).
+
+    >>> torch.nn.functional.local_response_norm(torch.ones(1, 2, 1), 2, alpha=1.0)
+    tensor([[[0.7378],
+             [0.5946]]])
     """
     if input.ndim < 3:
         raise ValueError(
@@ -345,13 +381,22 @@ def local_response_norm(
 
 @public("F", out=True)
 def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Any:
-    """Divided by its p-norm along `dim`, which is taken to be at least `eps`."""
+    """Divided by its p-norm along `dim`, which is taken to be at least `eps`.
+
+    >>> torch.nn.functional.normalize(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
     return input / input.norm(p, dim, keepdim=True).clamp(min=eps)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def renorm(input: Any, p: Any, dim: int, maxnorm: float) -> Any:
-    """Parts along `dim` whose p-norm exceeds `maxnorm`, scaled down to it."""
+    """Parts along `dim` whose p-norm exceeds `maxnorm`, scaled down to it.
+
+    >>> torch.renorm(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
     if isinstance(p, complex):
         raise RuntimeError(f"renorm: p must be real-valued, got {p}")
     if p <= 0:

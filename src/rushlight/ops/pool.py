@@ -265,7 +265,11 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
-    """The mean of each window."""
+    """The mean of each window.
+
+    >>> torch.avg_pool1d(torch.arange(6.0).view(1, 1, 6), 2)
+    tensor([[[0.5000, 2.5000, 4.5000]]])
+    """
     return avg_pool(
         "avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None
     )

@@ -36,7 +36,11 @@ def nanquantile(
     input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *,
     interpolation: str = "linear",
 ) -> Any:  # fmt: skip
-    """`quantile` of the elements that are not NaN."""
+    """`quantile` of the elements that are not NaN.
+
+    >>> torch.nanquantile(torch.tensor([1.0, float("nan"), 2.0]), 0.5)
+    tensor(1.5000)
+    """
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
 
 

@@ -255,7 +255,11 @@ def randint(
     requires_grad: bool = False,
     **named: Any,
 ) -> Any:
-    """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`."""
+    """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`.
+
+    >>> torch.randint(3, 4, (2,))
+    tensor([3, 3])
+    """
     if layout is not None:
         check_layout(layout)
     given = list(bounds_and_size)
@@ -284,7 +288,11 @@ def randint_like(
     memory_format: Any = None,
     **named: Any,
 ) -> Any:
-    """Integers in [low, high), like `input`: `randint_like(x, high)` or `(x, low, high)`."""
+    """Integers in [low, high), like `input`: `randint_like(x, high)` or `(x, low, high)`.
+
+    >>> torch.randint_like(torch.ones(2), 3, 4)
+    tensor([3., 3.])
+    """
     if layout is not None:
         check_layout(layout)
     given = list(bounds)
@@ -319,7 +327,11 @@ def randperm(
     n: int, *, generator: Any = None, dtype: dtype | None = dt.int64, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
-    """The numbers 0 to n - 1 in random order."""
+    """The numbers 0 to n - 1 in random order.
+
+    >>> torch.randperm(5).sort().values
+    tensor([0, 1, 2, 3, 4])
+    """
     if layout is not None:
         check_layout(layout)
     if n < 0:
@@ -348,7 +360,11 @@ def _coins(p: Any, shape: views.Shape, kind: dtype, generator: Any) -> Any:
 
 @public("torch", out=True)
 def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
-    """1 with the probability that `input` gives (or `p`), else 0."""
+    """1 with the probability that `input` gives (or `p`), else 0.
+
+    >>> torch.bernoulli(torch.tensor([0.0, 1.0]))
+    tensor([0., 1.])
+    """
     if p is not None:
         _check_probability("bernoulli", p)
         return unrelated(
@@ -375,7 +391,11 @@ def bernoulli_method(input: Any, p: Any = None, *, generator: Any = None) -> Any
 
 @public("Tensor", name="bernoulli_")
 def bernoulli_(input: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
-    """Fill with 1 with probability p (a number or a tensor), else 0."""
+    """Fill with 1 with probability p (a number or a tensor), else 0.
+
+    >>> torch.zeros(2).bernoulli_(1.0)
+    tensor([1., 1.])
+    """
     if hasattr(p, "_storage"):
         return recorder.write(
             input,
@@ -452,7 +472,11 @@ MULTINOMIAL = Op(
 def multinomial(
     input: Any, num_samples: int, replacement: bool = False, *, generator: Any = None
 ) -> Any:
-    """Indices drawn in proportion to the weights of each row."""
+    """Indices drawn in proportion to the weights of each row.
+
+    >>> torch.multinomial(torch.tensor([0.0, 1.0, 0.0]), 2, replacement=True)
+    tensor([1, 1])
+    """
     if input.ndim not in (1, 2):
         raise RuntimeError(f"prob_dist must be 1 or 2 dim, got {input.ndim}")
     if not input.dtype.is_floating_point:
@@ -490,7 +514,11 @@ def normal(
     dtype: dtype | None = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
-    """Normal numbers; mean and std are numbers (with `size`) or tensors."""
+    """Normal numbers; mean and std are numbers (with `size`) or tensors.
+
+    >>> torch.normal(torch.tensor([1.0, 2.0]), torch.zeros(2))
+    tensor([1., 2.])
+    """
     if layout is not None:
         check_layout(layout)
     tensors = [x for x in (mean, std) if hasattr(x, "_storage")]
@@ -518,7 +546,11 @@ def _plain(x: Any) -> Any:
 
 @public("torch")
 def poisson(input: Any, generator: Any = None) -> Any:
-    """Poisson numbers with the rates of `input`."""
+    """Poisson numbers with the rates of `input`.
+
+    >>> torch.poisson(torch.zeros(2))
+    tensor([0., 0.])
+    """
     _floating("poisson", input.dtype)
     seed, counter = _take(_source(generator, like=input), input.numel())
     return unrelated(POISSON(input.detach(), seed, counter), input)
@@ -573,7 +605,11 @@ BINOMIAL = Op(
 
 @public("torch")
 def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
-    """Binomial numbers with these counts and probabilities."""
+    """Binomial numbers with these counts and probabilities.
+
+    >>> torch.binomial(torch.tensor([5.0, 5.0]), torch.tensor([0.0, 1.0]))
+    tensor([0., 5.])
+    """
     _floating("binomial", count.dtype)
     shape = views.broadcast_shapes("binomial", count._shape, prob._shape)
     seed, counter = _take(_source(generator, like=count), views.numel(shape))
@@ -590,7 +626,11 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
 def uniform_(
     input: Any, from_: Any = 0.0, to: Any = 1.0, *, generator: Any = None, **named: Any
 ) -> Any:
-    """Fill with uniform numbers in [from, to)."""
+    """Fill with uniform numbers in [from, to).
+
+    >>> torch.zeros(2).uniform_(1.0, 1.0)
+    tensor([1., 1.])
+    """
     low = named.pop("from", from_)
     if low > to:
         raise RuntimeError(
@@ -606,7 +646,11 @@ def uniform_(
 
 @public("Tensor", name="normal_")
 def normal_(input: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Any:
-    """Fill with normal numbers."""
+    """Fill with normal numbers.
+
+    >>> torch.zeros(2).normal_(3.0, 0.0)
+    tensor([3., 3.])
+    """
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     made = _drawn(NORMAL, "normal_", input._shape, input.dtype, _source(generator, like=input))
@@ -617,7 +661,11 @@ def normal_(input: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = Non
 
 @public("Tensor", name="exponential_")
 def exponential_(input: Any, lambd: Any = 1.0, *, generator: Any = None) -> Any:
-    """Fill with exponential numbers of this rate."""
+    """Fill with exponential numbers of this rate.
+
+    >>> (torch.zeros(100).exponential_() > 0).all()
+    tensor(True)
+    """
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     kind = _floating("exponential_", input.dtype)
@@ -627,7 +675,11 @@ def exponential_(input: Any, lambd: Any = 1.0, *, generator: Any = None) -> Any:
 
 @public("Tensor", name="geometric_")
 def geometric_(input: Any, p: float, *, generator: Any = None) -> Any:
-    """Fill with the number of trials up to the first success."""
+    """Fill with the number of trials up to the first success.
+
+    >>> torch.zeros(2).geometric_(1 - 1e-9)
+    tensor([1., 1.])
+    """
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     made = draw(EXPONENTIAL, input._shape, dt.float64, _source(generator, like=input))
@@ -637,7 +689,11 @@ def geometric_(input: Any, p: float, *, generator: Any = None) -> Any:
 
 @public("Tensor", name="log_normal_")
 def log_normal_(input: Any, mean: Any = 1.0, std: Any = 2.0, *, generator: Any = None) -> Any:
-    """Fill with numbers whose logarithm is normal."""
+    """Fill with numbers whose logarithm is normal.
+
+    >>> torch.zeros(2).log_normal_(0.0, 1e-30)
+    tensor([1., 1.])
+    """
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     kind = _floating("log_normal_", input.dtype)
@@ -647,7 +703,11 @@ def log_normal_(input: Any, mean: Any = 1.0, std: Any = 2.0, *, generator: Any =
 
 @public("Tensor", name="cauchy_")
 def cauchy_(input: Any, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any = None) -> Any:
-    """Fill with Cauchy numbers."""
+    """Fill with Cauchy numbers.
+
+    >>> torch.zeros(2).cauchy_(1.0, 1e-30)
+    tensor([1., 1.])
+    """
     if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     _floating("cauchy_", input.dtype)
@@ -658,7 +718,11 @@ def cauchy_(input: Any, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any =
 
 @public("Tensor", name="random_")
 def random_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> Any:
-    """Fill with whole numbers: all that the dtype holds exactly, or in [from, to)."""
+    """Fill with whole numbers: all that the dtype holds exactly, or in [from, to).
+
+    >>> torch.zeros(2).random_(3, 4)
+    tensor([3., 3.])
+    """
     kind = input.dtype
     if kind.is_complex:
         raise errors.wrong_dtype("random_", kind, "no complex dtype")

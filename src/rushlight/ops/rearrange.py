@@ -71,9 +71,9 @@ def common_dtype(tensors: Sequence[Any]) -> dtype:
 def cat(tensors: Any, dim: int = 0) -> Any:
     """Tensors joined along an existing dimension.
 
-    >>> import rushlight as torch
-    >>> torch.cat([torch.tensor([1, 2]), torch.tensor([3])])
-    tensor([1, 2, 3])
+    >>> torch.cat([torch.ones(1, 2), torch.zeros(1, 2)])
+    tensor([[1., 1.],
+            [0., 0.]])
     """
     parts = _tensors_of("cat", tensors)
     kind = common_dtype(parts)
@@ -118,7 +118,12 @@ def _joined_now(parts: Sequence[Any], dim: int, kind: dtype) -> Any:
 
 @public("torch", out=True)
 def stack(tensors: Any, dim: int = 0) -> Any:
-    """Tensors of one shape joined along a new dimension."""
+    """Tensors of one shape joined along a new dimension.
+
+    >>> torch.stack([torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])], dim=1)
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
     parts = _tensors_of("stack", tensors)
     for i, p in enumerate(parts):
         if p._shape != parts[0]._shape:
@@ -151,14 +156,24 @@ _stack_along("dstack", "atleast_3d", lambda ndim: 2)
 
 @public("torch", out=True)
 def column_stack(tensors: Any) -> Any:
-    """1-D tensors as columns, matrices side by side."""
+    """1-D tensors as columns, matrices side by side.
+
+    >>> torch.column_stack([torch.tensor([1.0, 2.0]), torch.zeros(2, 2)])
+    tensor([[1., 0., 0.],
+            [2., 0., 0.]])
+    """
     parts = _tensors_of("column_stack", tensors)
     return cat([p if p.ndim > 1 else p.reshape(-1, 1) for p in parts], 1)
 
 
 @public("torch")
 def block_diag(*tensors: Any) -> Any:
-    """Matrices along the diagonal of a larger one."""
+    """Matrices along the diagonal of a larger one.
+
+    >>> torch.block_diag(torch.ones(1, 2), torch.ones(1, 1))
+    tensor([[1., 1., 0.],
+            [0., 0., 1.]])
+    """
     if not tensors:
         return FULL(shape=(1, 0), value=0, dtype=config.default_dtype())
     parts = [t.reshape(1, -1) if t.ndim < 2 else t for t in tensors]
@@ -179,7 +194,12 @@ def block_diag(*tensors: Any) -> Any:
 
 @public("Tensor")
 def repeat(input: Any, *repeats: Any, **named: Any) -> Any:
-    """The tensor repeated this many times along each dimension."""
+    """The tensor repeated this many times along each dimension.
+
+    >>> torch.tensor([1.0, 2.0]).repeat(2, 2)
+    tensor([[1., 2., 1., 2.],
+            [1., 2., 1., 2.]])
+    """
     counts = sizes_of((named["repeats"],) if "repeats" in named else repeats)
     extra = len(counts) - input.ndim
     if extra < 0:
@@ -200,7 +220,11 @@ def repeat(input: Any, *repeats: Any, **named: Any) -> Any:
 
 @public("torch", "Tensor")
 def tile(input: Any, *dims: Any, **named: Any) -> Any:
-    """The tensor repeated; missing counts in front are 1."""
+    """The tensor repeated; missing counts in front are 1.
+
+    >>> torch.tensor([[1.0, 2.0]]).tile(2)
+    tensor([[1., 2., 1., 2.]])
+    """
     counts = sizes_of((named["dims"],) if "dims" in named else dims)
     return repeat(input, (1,) * (input.ndim - len(counts)) + counts)
 
@@ -228,7 +252,11 @@ def _repeat_counts(repeats: Any, size: int) -> Any:
 def repeat_interleave(
     input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Any:
-    """Each element repeated along `dim` (of the flattened tensor by default)."""
+    """Each element repeated along `dim` (of the flattened tensor by default).
+
+    >>> torch.tensor([1.0, 2.0]).repeat_interleave(torch.tensor([1, 2]))
+    tensor([1., 2., 2.])
+    """
     from rushlight.arrays import tensor_of_array  # ops come before tensors
 
     if repeats is None:  # counts alone: the index of each count, repeated
@@ -274,7 +302,11 @@ FLIP = Op(
 
 @public("torch", "Tensor")
 def flip(input: Any, *dims: Any, **named: Any) -> Any:
-    """The elements in reverse order along these dimensions."""
+    """The elements in reverse order along these dimensions.
+
+    >>> torch.arange(3.0).flip(0)
+    tensor([2., 1., 0.])
+    """
     wanted = sizes_of((named["dims"],) if "dims" in named else dims)
     found = tuple(views.dim_index("flip", d, input.ndim) for d in wanted)
     if len(set(found)) != len(found):
@@ -284,7 +316,12 @@ def flip(input: Any, *dims: Any, **named: Any) -> Any:
 
 @public("torch", "Tensor")
 def fliplr(input: Any) -> Any:
-    """Columns in reverse order."""
+    """Columns in reverse order.
+
+    >>> torch.fliplr(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[2., 1.],
+            [4., 3.]])
+    """
     if input.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return flip(input, 1)
@@ -292,7 +329,12 @@ def fliplr(input: Any) -> Any:
 
 @public("torch", "Tensor")
 def flipud(input: Any) -> Any:
-    """Rows in reverse order."""
+    """Rows in reverse order.
+
+    >>> torch.flipud(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[3., 4.],
+            [1., 2.]])
+    """
     if input.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return flip(input, 0)
@@ -300,7 +342,12 @@ def flipud(input: Any) -> Any:
 
 @public("torch", "Tensor")
 def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
-    """Turned by 90 degrees k times, from the first of two dimensions towards the second."""
+    """Turned by 90 degrees k times, from the first of two dimensions towards the second.
+
+    >>> torch.rot90(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[2., 4.],
+            [1., 3.]])
+    """
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     if input.ndim < 2:
@@ -335,7 +382,11 @@ ROLL = Op(
 
 @public("torch", "Tensor")
 def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
-    """Elements moved round along dimensions (round the flattened tensor by default)."""
+    """Elements moved round along dimensions (round the flattened tensor by default).
+
+    >>> torch.arange(4.0).roll(1)
+    tensor([3., 0., 1., 2.])
+    """
     moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     if dims is None or (not isinstance(dims, int) and len(dims) == 0):
         if len(moves) != 1:
@@ -385,21 +436,36 @@ def _check_matrix(op: str, x: Any) -> None:
 
 @public("torch", "Tensor", inplace=True, out=True)
 def tril(input: Any, diagonal: int = 0) -> Any:
-    """The lower triangle of matrices, zeros above it."""
+    """The lower triangle of matrices, zeros above it.
+
+    >>> torch.tril(torch.ones(2, 3))
+    tensor([[1., 0., 0.],
+            [1., 1., 0.]])
+    """
     _check_matrix("tril", input)
     return TRIANGLE(input, diagonal=int(diagonal), is_upper=False)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def triu(input: Any, diagonal: int = 0) -> Any:
-    """The upper triangle of matrices, zeros below it."""
+    """The upper triangle of matrices, zeros below it.
+
+    >>> torch.triu(torch.ones(2, 3), diagonal=1)
+    tensor([[0., 1., 1.],
+            [0., 0., 1.]])
+    """
     _check_matrix("triu", input)
     return TRIANGLE(input, diagonal=int(diagonal), is_upper=True)
 
 
 @public("torch", "Tensor")
 def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-    """The last dimension as the diagonal of two new ones."""
+    """The last dimension as the diagonal of two new ones.
+
+    >>> torch.diag_embed(torch.tensor([[1.0, 2.0]]))
+    tensor([[[1., 0.],
+             [0., 2.]]])
+    """
     ndim = input.ndim + 1
     a, b = views.dim_index("diag_embed", dim1, ndim), views.dim_index("diag_embed", dim2, ndim)
     if a == b:
@@ -417,7 +483,12 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
 
 @public("torch", "Tensor", out=True)
 def diag(input: Any, diagonal: int = 0) -> Any:
-    """A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector."""
+    """A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector.
+
+    >>> torch.diag(torch.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     if input.ndim == 1:
         return diag_embed(input, diagonal)
     if input.ndim != 2:
@@ -430,7 +501,12 @@ _diagonal = diagonal  # the parameter of `diag` has the same name
 
 @public("torch", "Tensor")
 def diagflat(input: Any, offset: int = 0) -> Any:
-    """All elements as the diagonal of a matrix."""
+    """All elements as the diagonal of a matrix.
+
+    >>> torch.diagflat(torch.tensor([[1.0], [2.0]]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     return diag_embed(input.reshape(-1), offset)
 
 
@@ -472,7 +548,11 @@ def constant_pad(x: Any, before: Sequence[int], after: Sequence[int], value: Any
 
 @public("torch")
 def constant_pad_nd(input: Any, pad: Any, value: Any = 0) -> Any:
-    """Padding given as (left, right, top, bottom, ...), from the last dimension backwards."""
+    """Padding given as (left, right, top, bottom, ...), from the last dimension backwards.
+
+    >>> torch.constant_pad_nd(torch.ones(1, 2), (1, 0), 9.0)
+    tensor([[9., 1., 1.]])
+    """
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise RuntimeError(
             f"pad: padding length must be even and at most twice the {input.ndim} dimensions "
@@ -493,7 +573,14 @@ def constant_pad_nd(input: Any, pad: Any, value: Any = 0) -> Any:
 
 @public("torch")
 def cartesian_prod(*tensors: Any) -> Any:
-    """All combinations of one element of each 1-D tensor, as rows."""
+    """All combinations of one element of each 1-D tensor, as rows.
+
+    >>> torch.cartesian_prod(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+    tensor([[1., 3.],
+            [1., 4.],
+            [2., 3.],
+            [2., 4.]])
+    """
     from rushlight.ops.creation import meshgrid  # only here
 
     if any(t.ndim != 1 for t in tensors):
@@ -505,7 +592,13 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 @public("torch")
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
-    """All ways to choose r elements of a vector, in order."""
+    """All ways to choose r elements of a vector, in order.
+
+    >>> torch.combinations(torch.tensor([1.0, 2.0, 3.0]))
+    tensor([[1., 2.],
+            [1., 3.],
+            [2., 3.]])
+    """
     import itertools  # only here
 
     from rushlight.arrays import tensor_of_array  # ops come before tensors
@@ -528,7 +621,12 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
 
 @public("torch", out=False)
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """Powers of a vector as columns."""
+    """Powers of a vector as columns.
+
+    >>> torch.vander(torch.tensor([2.0, 3.0]), 3)
+    tensor([[4., 2., 1.],
+            [9., 3., 1.]])
+    """
     if x.ndim != 1:
         raise RuntimeError(f"vander: x must be a one-dimensional tensor, got {x.ndim}D")
     count = x._shape[0] if N is None else N

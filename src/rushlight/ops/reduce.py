@@ -108,7 +108,12 @@ def sum(
 
 @public("Tensor")
 def sum_to_size(input: Any, *size: Any) -> Any:
-    """Summed over the dimensions that broadcasting `size` to the tensor's shape repeats."""
+    """Summed over the dimensions that broadcasting `size` to the tensor's shape repeats.
+
+    >>> torch.ones(2, 3).sum_to_size(2, 1)
+    tensor([[3.],
+            [3.]])
+    """
     if not size:
         raise TypeError('sum_to_size() missing 1 required positional arguments: "size"')
     given = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
@@ -159,7 +164,11 @@ MEAN = Op(
 def mean(
     input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
-    """The mean over `dim` (all dimensions by default) of floating values."""
+    """The mean over `dim` (all dimensions by default) of floating values.
+
+    >>> torch.tensor([[1.0, 2.0], [3.0, 5.0]]).mean(1)
+    tensor([1.5000, 4.0000])
+    """
     kind = dtype or input.dtype
     if kind.is_integral:
         which = "Optional" if dtype else "Input"
@@ -180,7 +189,11 @@ def _nans_out(input: Any) -> Any:
 def nansum(
     input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
-    """Sum that takes NaN for zero."""
+    """Sum that takes NaN for zero.
+
+    >>> torch.nansum(torch.tensor([1.0, float("nan"), 2.0]))
+    tensor(3.)
+    """
     if input.dtype.is_complex:
         raise RuntimeError("nansum does not support complex inputs")
     return sum(_nans_out(input), dim, keepdim, dtype=dtype)
@@ -191,7 +204,11 @@ def nansum(
 def nanmean(
     input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
-    """The mean of the elements that are not NaN."""
+    """The mean of the elements that are not NaN.
+
+    >>> torch.nanmean(torch.tensor([1.0, float("nan"), 2.0]))
+    tensor(1.5000)
+    """
     if input.dtype.is_integral:
         raise RuntimeError(
             f"nanmean(): expected input to have floating point or complex dtype but got "
@@ -204,7 +221,11 @@ def nanmean(
 @public("torch", "Tensor")
 @numpy_names
 def count_nonzero(input: Any, dim: Any = None) -> Any:
-    """How many elements differ from zero."""
+    """How many elements differ from zero.
+
+    >>> torch.count_nonzero(torch.tensor([[0.0, 1.0], [2.0, 3.0]]), dim=1)
+    tensor([1, 2])
+    """
     return sum(input != 0, dim)
 
 
@@ -246,7 +267,11 @@ PROD = Op(
 def prod(
     input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
-    """The product over one dimension, or of all elements."""
+    """The product over one dimension, or of all elements.
+
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).prod(1)
+    tensor([ 2., 12.])
+    """
     kind = dtype or (dt.int64 if input.dtype.is_integral else input.dtype)
     if dim is None:
         return PROD(input.reshape(-1), dim=(0,), keepdim=False, dtype=kind)
@@ -309,21 +334,35 @@ def _amax(op: Op, input: Any, dim: Any, keepdim: bool) -> Any:
 @public("torch", "Tensor", out=True)
 @numpy_names
 def amax(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
-    """The largest value over `dim`; equal ones share the gradient."""
+    """The largest value over `dim`; equal ones share the gradient.
+
+    >>> torch.tensor([[1.0, 4.0], [3.0, 2.0]]).amax((0, 1))
+    tensor(4.)
+    """
     return _amax(AMAX, input, dim, keepdim)
 
 
 @public("torch", "Tensor", out=True)
 @numpy_names
 def amin(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
-    """The smallest value over `dim`; equal ones share the gradient."""
+    """The smallest value over `dim`; equal ones share the gradient.
+
+    >>> torch.tensor([[1.0, 4.0], [3.0, 2.0]]).amin(0)
+    tensor([1., 2.])
+    """
     return _amax(AMIN, input, dim, keepdim)
 
 
 @public("torch", "Tensor", out=True)
 @numpy_names
 def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
-    """Both extremes."""
+    """Both extremes.
+
+    >>> torch.aminmax(torch.tensor([[1.0, 4.0], [3.0, 2.0]]), dim=1)
+    torch.return_types.aminmax(
+    min=tensor([1., 2.]),
+    max=tensor([4., 3.]))
+    """
     if input.numel() == 0 and (dim is None or input.shape[dim] == 0):
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
@@ -409,9 +448,10 @@ def _dim_form(name: str, input: Any, dim: int, keepdim: bool = False) -> Any:
 def max(input: Any, *args: Any, **kwargs: Any) -> Any:
     """The largest element; `max(dim)` gives values and indices, `max(other)` is elementwise.
 
-    >>> import rushlight as torch
-    >>> torch.tensor([1, 3, 2]).max(0).indices
-    tensor(1)
+    >>> torch.tensor([[1.0, 4.0], [3.0, 2.0]]).max(1)
+    torch.return_types.max(
+    values=tensor([4., 3.]),
+    indices=tensor([1, 0]))
     """
     return _max_or_min("max", input, args, kwargs)
 
@@ -420,6 +460,11 @@ def max(input: Any, *args: Any, **kwargs: Any) -> Any:
 def min(input: Any, *args: Any, **kwargs: Any) -> Any:
     """The smallest element; `min(dim)` gives values and indices, `min(other)` is
     elementwise.
+
+    >>> torch.tensor([[1.0, 4.0], [3.0, 2.0]]).min(1)
+    torch.return_types.min(
+    values=tensor([1., 2.]),
+    indices=tensor([0, 1]))
     """
     return _max_or_min("min", input, args, kwargs)
 
@@ -453,14 +498,22 @@ def _arg(op: Op, input: Any, dim: int | None, keepdim: bool) -> Any:
 @public("torch", "Tensor", out=True)
 @numpy_names
 def argmax(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The position of the largest element along `dim`, or in the flattened tensor."""
+    """The position of the largest element along `dim`, or in the flattened tensor.
+
+    >>> torch.tensor([[1.0, 4.0], [3.0, 2.0]]).argmax(1)
+    tensor([1, 0])
+    """
     return _arg(ARGMAX, input, dim, keepdim)
 
 
 @public("torch", "Tensor", out=True)
 @numpy_names
 def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The position of the smallest element along `dim`, or in the flattened tensor."""
+    """The position of the smallest element along `dim`, or in the flattened tensor.
+
+    >>> torch.tensor([[1.0, 4.0], [3.0, 2.0]]).argmin()
+    tensor(0)
+    """
     return _arg(ARGMIN, input, dim, keepdim)
 
 
@@ -488,14 +541,22 @@ ALL, ANY = _test_op("all"), _test_op("any")
 @public("torch", "Tensor", out=True)
 @numpy_names
 def all(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """Whether every element (along `dim`) is true."""
+    """Whether every element (along `dim`) is true.
+
+    >>> torch.tensor([[True, False], [True, True]]).all(1)
+    tensor([False,  True])
+    """
     return ALL(input, dim=_tested_dims("all", dim, input), keepdim=bool(keepdim))
 
 
 @public("torch", "Tensor", out=True)
 @numpy_names
 def any(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """Whether some element (along `dim`) is true."""
+    """Whether some element (along `dim`) is true.
+
+    >>> torch.tensor([[True, False], [False, False]]).any(1)
+    tensor([ True, False])
+    """
     return ANY(input, dim=_tested_dims("any", dim, input), keepdim=bool(keepdim))
 
 
@@ -537,7 +598,11 @@ LOGSUMEXP = Op(
 @public("torch", "Tensor", "special", out=True)
 @numpy_names
 def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
-    """log(sum(exp(x))) over `dim` without overflow."""
+    """log(sum(exp(x))) over `dim` without overflow.
+
+    >>> torch.logsumexp(torch.tensor([1000.0, 1000.0]), 0)
+    tensor(1000.6932)
+    """
     x = CAST(input, dtype=config.default_dtype()) if input.dtype.is_integral else input
     dims = views.dim_indices("logsumexp", dim, input.ndim)
     if x.dtype.is_complex:

@@ -39,6 +39,10 @@ def geqrf(input: Any) -> Any:
     """R over the vectors of the reflections whose product is Q, and the reflections' scales.
 
     Not differentiable, as in PyTorch.
+
+    >>> torch.geqrf(torch.tensor([[3.0], [4.0]])).a
+    tensor([[-5.0000],
+            [ 0.5000]])
     """
     check_matrix("geqrf", input)
     return geqrf_result(*GEQRF(input))
@@ -72,10 +76,10 @@ def _check_scales(op: str, a: Any, tau: Any) -> None:
 def householder_product(A: Any, tau: Any) -> Any:
     """The first columns of the product of the reflections that `geqrf` gives.
 
-    >>> import rushlight as torch
-    >>> torch.linalg.householder_product(*torch.geqrf(torch.eye(2)))
-    tensor([[1., 0.],
-            [0., 1.]])
+    >>> A, tau = torch.tensor([[1.0], [0.5]]), torch.tensor([1.6])
+    >>> torch.linalg.householder_product(A, tau)
+    tensor([[-0.6000],
+            [-0.8000]])
     """
     _check_scales("linalg.householder_product", A, tau)
     m, n = A.shape[-2:]
@@ -91,7 +95,13 @@ def orgqr(input: Any, input2: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Any:
-    """The product of the reflections that `geqrf` gives times `other` (or `other` times it)."""
+    """The product of the reflections that `geqrf` gives times `other` (or `other` times it).
+
+    >>> A, tau = torch.tensor([[1.0], [0.5]]), torch.tensor([1.6])
+    >>> torch.ormqr(A, tau, torch.ones(2, 1))
+    tensor([[-1.4000],
+            [-0.2000]])
+    """
     check_matrix("ormqr", input, "input")
     check_matrix("ormqr", other, "other")
     if not left:

@@ -107,5 +107,11 @@ FREXP = Op("frexp", type=_frexp_type, lower=_frexp_lower, vjp=_frexp_vjp)
 
 @public("torch", "Tensor", out=True)
 def frexp(input: Any) -> Any:
-    """mantissa and exponent with input = mantissa * 2**exponent and 0.5 <= |mantissa| < 1."""
+    """mantissa and exponent with input = mantissa * 2**exponent and 0.5 <= |mantissa| < 1.
+
+    >>> torch.frexp(torch.tensor([6.0, -0.5]))
+    torch.return_types.frexp(
+    mantissa=tensor([ 0.7500, -0.5000]),
+    exponent=tensor([3, 0], dtype=torch.int32))
+    """
     return return_types.frexp(*FREXP(input))

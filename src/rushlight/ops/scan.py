@@ -86,16 +86,19 @@ def _scanned(op: Op, input: Any, dim: int, kind: dtype | None) -> Any:
 def cumsum(input: Any, dim: int, *, dtype: dtype | None = None) -> Any:
     """Running sums along `dim`.
 
-    >>> import rushlight as torch
-    >>> torch.tensor([1, 2, 3]).cumsum(0)
-    tensor([1, 3, 6])
+    >>> torch.tensor([1.0, 2.0, 3.0]).cumsum(0)
+    tensor([1., 3., 6.])
     """
     return _scanned(CUMSUM, input, dim, dtype)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def cumprod(input: Any, dim: int, *, dtype: dtype | None = None) -> Any:
-    """Running products along `dim`."""
+    """Running products along `dim`.
+
+    >>> torch.tensor([1.0, 2.0, 3.0]).cumprod(0)
+    tensor([1., 2., 6.])
+    """
     return _scanned(CUMPROD, input, dim, dtype)
 
 
@@ -146,13 +149,25 @@ def _extremes(op: Op, input: Any, dim: int) -> tuple[Any, Any]:
 
 @public("torch", "Tensor", out=True)
 def cummax(input: Any, dim: int) -> Any:
-    """The largest values so far along `dim`, and where they are."""
+    """The largest values so far along `dim`, and where they are.
+
+    >>> torch.cummax(torch.tensor([1.0, 3.0, 2.0]), 0)
+    torch.return_types.cummax(
+    values=tensor([1., 3., 3.]),
+    indices=tensor([0, 1, 1]))
+    """
     return return_types.cummax(*_extremes(CUMMAX, input, dim))
 
 
 @public("torch", "Tensor", out=True)
 def cummin(input: Any, dim: int) -> Any:
-    """The smallest values so far along `dim`, and where they are."""
+    """The smallest values so far along `dim`, and where they are.
+
+    >>> torch.cummin(torch.tensor([3.0, 1.0, 2.0]), 0)
+    torch.return_types.cummin(
+    values=tensor([3., 1., 1.]),
+    indices=tensor([0, 1, 1]))
+    """
     return return_types.cummin(*_extremes(CUMMIN, input, dim))
 
 
@@ -226,7 +241,11 @@ LOGCUMSUMEXP = Op(
 
 @public("torch", "Tensor", out=True)
 def logcumsumexp(input: Any, dim: int) -> Any:
-    """log of the running sums of exp(x), without overflow."""
+    """log of the running sums of exp(x), without overflow.
+
+    >>> torch.logcumsumexp(torch.tensor([0.0, 0.0, 0.0]), 0)
+    tensor([0.0000, 0.6931, 1.0986])
+    """
     d = views.dim_index("logcumsumexp", dim, input.ndim)
     if input.dtype.is_integral:
         raise errors.not_implemented_for("logcumsumexp", input.dtype, "a floating dtype")
@@ -237,13 +256,21 @@ def logcumsumexp(input: Any, dim: int) -> Any:
 
 @public("torch", "Tensor")
 def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-    """Running integrals by the trapezoid rule."""
+    """Running integrals by the trapezoid rule.
+
+    >>> torch.cumulative_trapezoid(torch.tensor([1.0, 3.0, 5.0]))
+    tensor([2., 6.])
+    """
     return _trapezoids(y, x, dx, dim).cumsum(dim)
 
 
 @public("torch", aliases=("trapz",))
 def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-    """The integral along `dim` by the trapezoid rule."""
+    """The integral along `dim` by the trapezoid rule.
+
+    >>> torch.trapezoid(torch.tensor([1.0, 3.0, 5.0]), dx=0.5)
+    tensor(3.)
+    """
     return _trapezoids(y, x, dx, dim).sum(dim)
 
 

@@ -28,7 +28,11 @@ UNBIND = view_op("unbind", select_view, ("dim", "index"), embedding(select_view)
 
 @public("torch", "Tensor")
 def unbind(input: Any, dim: int = 0) -> Any:
-    """All parts along a dimension, without it."""
+    """All parts along a dimension, without it.
+
+    >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).unbind(1)
+    (tensor([1., 3.]), tensor([2., 4.]))
+    """
     if not input.ndim:
         raise IndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
     at = views.dim_index("unbind", dim, input.ndim)
@@ -80,22 +84,29 @@ def _chunk(op: Op, input: Any, chunks: int, dim: int) -> Any:
 def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
     """Parts of this size along `dim` (the last may be smaller), or of these sizes.
 
-    >>> import rushlight as torch
-    >>> [p.tolist() for p in torch.arange(5).split(2)]
-    [[0, 1], [2, 3], [4]]
+    >>> torch.arange(5.0).split(2)
+    (tensor([0., 1.]), tensor([2., 3.]), tensor([4.]))
     """
     return _split(SPLIT, tensor, split_size_or_sections, dim)
 
 
 @public("torch", "Tensor")
 def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
-    """Parts of these sizes along `dim`."""
+    """Parts of these sizes along `dim`.
+
+    >>> torch.arange(4.0).split_with_sizes([1, 3])
+    (tensor([0.]), tensor([1., 2., 3.]))
+    """
     return _split(SPLIT, input, list(split_sizes), dim)
 
 
 @public("torch", "Tensor")
 def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
-    """At most `chunks` parts of equal size (the last may be smaller)."""
+    """At most `chunks` parts of equal size (the last may be smaller).
+
+    >>> torch.arange(5.0).chunk(2)
+    (tensor([0., 1., 2.]), tensor([3., 4.]))
+    """
     return _chunk(SPLIT, input, chunks, dim)
 
 
@@ -119,7 +130,11 @@ def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> Any:
 
 @public("torch", "Tensor")
 def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
-    """Parts that begin at these indices, or this many parts of nearly equal size."""
+    """Parts that begin at these indices, or this many parts of nearly equal size.
+
+    >>> torch.arange(5.0).tensor_split((1, 3))
+    (tensor([0.]), tensor([1., 2.]), tensor([3., 4.]))
+    """
     if not input.ndim:
         raise RuntimeError("tensor_split: expected at least a 1-dimensional tensor")
     at = views.dim_index("tensor_split", dim, input.ndim)

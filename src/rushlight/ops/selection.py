@@ -185,14 +185,22 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
 
 @public("torch", "Tensor", inplace=True, out=True)
 def clamp_min(input: Any, min: Any) -> Any:
-    """Values below min become min."""
+    """Values below min become min.
+
+    >>> torch.clamp_min(torch.tensor([-1.0, 2.0]), 0)
+    tensor([0., 2.])
+    """
     check_tensors("clamp_min", input=input)
     return CLAMP_MIN(input, min)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def clamp_max(input: Any, max: Any) -> Any:
-    """Values above max become max."""
+    """Values above max become max.
+
+    >>> torch.clamp_max(torch.tensor([-1.0, 2.0]), 0)
+    tensor([-1.,  0.])
+    """
     check_tensors("clamp_max", input=input)
     return CLAMP_MAX(input, max)
 
@@ -220,7 +228,11 @@ NAN_TO_NUM = pointwise(
 def nan_to_num(
     input: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
-    """NaN and infinities replaced by numbers (the largest of the dtype by default)."""
+    """NaN and infinities replaced by numbers (the largest of the dtype by default).
+
+    >>> torch.nan_to_num(torch.tensor([float("nan"), float("inf")]), posinf=9.0)
+    tensor([0., 9.])
+    """
     if input.dtype.is_complex:
         parts = (nan_to_num(part, nan, posinf, neginf) for part in (input.real, input.imag))
         return COMPLEX(*parts)
@@ -249,7 +261,11 @@ HEAVISIDE = pointwise("heaviside", _heaviside_lower, refuse_complex=refuses_comp
 
 @public("torch", "Tensor", inplace=True, out=True)
 def heaviside(input: Any, values: Any) -> Any:
-    """0 for negative elements and NaN, 1 for positive ones, `values` at zero."""
+    """0 for negative elements and NaN, 1 for positive ones, `values` at zero.
+
+    >>> torch.heaviside(torch.tensor([-1.0, 0.0, 2.0]), torch.tensor(0.5))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
     check_tensors("heaviside", input=input, values=values)
     if input.dtype is not values.dtype:
         raise RuntimeError(
@@ -277,19 +293,31 @@ ABS = pointwise(
 
 @public("torch", "Tensor", inplace=True, out=True)
 def sign(input: Any) -> Any:
-    """-1, 0 or 1 by the sign of each element."""
+    """-1, 0 or 1 by the sign of each element.
+
+    >>> torch.sign(torch.tensor([-3.0, 0.0, 2.0]))
+    tensor([-1.,  0.,  1.])
+    """
     return SIGN(input)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def sgn(input: Any) -> Any:
-    """The sign of each element; of a complex one, the number of length 1 in its direction."""
+    """The sign of each element; of a complex one, the number of length 1 in its direction.
+
+    >>> torch.sgn(torch.tensor([3 + 4j, 0j]))
+    tensor([0.6000+0.8000j, 0.0000+0.0000j])
+    """
     return DIRECTION(input) if input.dtype.is_complex else SIGN(input)
 
 
 @public("torch", "Tensor", inplace=True, out=True, aliases=("absolute",))
 def abs(input: Any) -> Any:
-    """The absolute value of each element: a real number, also of complex ones."""
+    """The absolute value of each element: a real number, also of complex ones.
+
+    >>> torch.abs(torch.tensor([-1.5, 2.0]))
+    tensor([1.5000, 2.0000])
+    """
     return MODULUS(input) if input.dtype.is_complex else ABS(input)
 
 
@@ -357,7 +385,11 @@ NEXTAFTER_HALF = pointwise(
 
 @public("torch", "Tensor", inplace=True, out=True)
 def nextafter(input: Any, other: Any) -> Any:
-    """The next representable number after each element of input towards other."""
+    """The next representable number after each element of input towards other.
+
+    >>> torch.nextafter(torch.tensor([1.0]), torch.tensor([2.0])) - 1
+    tensor([1.1921e-07])
+    """
     check_tensors("nextafter", input=input, other=other)
     if input.dtype in (dt.float16, dt.bfloat16) and other.dtype is input.dtype:
         return NEXTAFTER_HALF(input, other, kind=input.dtype)

@@ -72,9 +72,11 @@ def stft(
     onesided: only the frequencies of a real signal that are not redundant (the default then).
     return_complex: complex numbers, or their parts in a last dimension of size 2.
 
-    >>> import rushlight as torch
-    >>> torch.stft(torch.ones(16), 8, return_complex=True).shape
-    torch.Size([5, 9])
+    >>> x = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    >>> torch.stft(x, 4, 4, window=torch.ones(4), center=False, return_complex=True)
+    tensor([[10.+0.j],
+            [-2.+2.j],
+            [-2.+0.j]])
     """
     has_complex = _is_complex(input) or _is_complex(window)
     if return_complex is None:
@@ -163,6 +165,11 @@ def istft(
     """The signal whose `stft` with the same settings is nearest to input.
 
     RuntimeError where the window leaves points of the signal without weight.
+
+    >>> x = torch.arange(8.0)
+    >>> z = torch.stft(x, 4, window=torch.ones(4), return_complex=True)
+    >>> torch.istft(z, 4, window=torch.ones(4))
+    tensor([0., 1., 2., 3., 4., 5., 6., 7.])
     """
     if not input.dtype.is_complex:
         raise RuntimeError(

@@ -128,7 +128,11 @@ def softmax(input: Any, dim: int, dtype: dtype | None = None) -> Any:
 
 @public("torch", "Tensor", "special", out=True)
 def log_softmax(input: Any, dim: int, dtype: dtype | None = None) -> Any:
-    """x - log(sum(exp(x))) along `dim`."""
+    """x - log(sum(exp(x))) along `dim`.
+
+    >>> torch.log_softmax(torch.tensor([0.0, 0.0]), 0)
+    tensor([-0.6931, -0.6931])
+    """
     return _run(LOG_SOFTMAX, input, dim, dtype)
 
 
@@ -159,5 +163,9 @@ def log_softmax_function(
 def softmin(
     input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Any:
-    """softmax of -x."""
+    """softmax of -x.
+
+    >>> torch.nn.functional.softmin(torch.tensor([0.0, 1.0]), dim=0)
+    tensor([0.7311, 0.2689])
+    """
     return _run(SOFTMAX, -input, _implied_dim(input, dim), dtype)

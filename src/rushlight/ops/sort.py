@@ -97,9 +97,10 @@ def _number_sorted(x: Any) -> Any:
 def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     """Values in order along a dimension, and where they were (always stable).
 
-    >>> import rushlight as torch
-    >>> torch.sort(torch.tensor([3, 1, 2])).indices
-    tensor([1, 2, 0])
+    >>> torch.sort(torch.tensor([3.0, 1.0, 2.0]))
+    torch.return_types.sort(
+    values=tensor([1., 2., 3.]),
+    indices=tensor([1, 2, 0]))
     """
     if isinstance(dim, bool):  # sort(stable, dim, descending)
         dim, descending = descending if not isinstance(descending, bool) else -1, bool(stable)
@@ -112,19 +113,34 @@ def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = Fal
 
 @public("torch", "Tensor")
 def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    """The positions that put a dimension in order (always stable)."""
+    """The positions that put a dimension in order (always stable).
+
+    >>> torch.argsort(torch.tensor([3.0, 1.0, 2.0]))
+    tensor([1, 2, 0])
+    """
     return sort(input, dim, descending).indices
 
 
 @public("torch", "Tensor", out=True)
 def msort(input: Any) -> Any:
-    """Values in order along the first dimension."""
+    """Values in order along the first dimension.
+
+    >>> torch.msort(torch.tensor([[3.0, 1.0], [2.0, 4.0]]))
+    tensor([[2., 1.],
+            [3., 4.]])
+    """
     return sort(input, 0).values
 
 
 @public("torch", "Tensor", out=True)
 def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """The k greatest (or least) values along a dimension, in order, and where they were."""
+    """The k greatest (or least) values along a dimension, in order, and where they were.
+
+    >>> torch.topk(torch.tensor([3.0, 1.0, 2.0]), 2)
+    torch.return_types.topk(
+    values=tensor([3., 2.]),
+    indices=tensor([0, 2]))
+    """
     _check_sortable("topk", input)
     at = views.dim_index("topk", dim, input.ndim)
     count = k.__index__()
@@ -146,7 +162,13 @@ def _nth(op: str, x: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
 
 @public("torch", "Tensor", out=True)
 def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """The k-th least value along a dimension, and where it was."""
+    """The k-th least value along a dimension, and where it was.
+
+    >>> torch.kthvalue(torch.tensor([3.0, 1.0, 2.0]), 2)
+    torch.return_types.kthvalue(
+    values=tensor(2.),
+    indices=tensor(2))
+    """
     at = views.dim_index("kthvalue", dim, input.ndim)
     size = input._shape[at] if input.ndim else 1
     if not 1 <= k <= size:
@@ -253,7 +275,13 @@ _median("nanmedian", NANMEDIAN, return_types.nanmedian)
 
 @public("torch", "Tensor", out=True)
 def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
-    """The most frequent value along a dimension (the least of several), and where it is."""
+    """The most frequent value along a dimension (the least of several), and where it is.
+
+    >>> torch.mode(torch.tensor([1.0, 3.0, 3.0]))
+    torch.return_types.mode(
+    values=tensor(3.),
+    indices=tensor(2))
+    """
     return _at_position(MODE, "mode", input, dim, keepdim, return_types.mode)
 
 
@@ -276,7 +304,11 @@ def unique(
     input: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """The different values, in order (or the different parts along `dim`)."""
+    """The different values, in order (or the different parts along `dim`).
+
+    >>> torch.unique(torch.tensor([3.0, 1.0, 3.0]), return_counts=True)
+    (tensor([1., 3.]), tensor([1, 2]))
+    """
     _check_sortable("unique", input)
     batching.refuse_sizes("unique", input)
     values = input.detach()._numbers()
@@ -304,7 +336,11 @@ def unique_consecutive(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The values without immediate repetitions."""
+    """The values without immediate repetitions.
+
+    >>> torch.unique_consecutive(torch.tensor([1.0, 1.0, 2.0, 1.0]))
+    tensor([1., 2., 1.])
+    """
     batching.refuse_sizes("unique_consecutive", input)
     values = input.detach()._numbers()
     rows = values.reshape(-1) if dim is None else np.moveaxis(values, dim, 0)
@@ -327,7 +363,11 @@ def unique_consecutive(
 
 @public("torch", "Tensor")
 def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
-    """How often each number from 0 on occurs (or the sum of its weights)."""
+    """How often each number from 0 on occurs (or the sum of its weights).
+
+    >>> torch.bincount(torch.tensor([0, 2, 2]))
+    tensor([1, 0, 2])
+    """
     if input.ndim != 1 and input.numel():
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if input.dtype.category is not dt.Category.INTEGRAL:
@@ -352,7 +392,11 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
 def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
 ) -> Any:
-    """Whether each element is among the test elements."""
+    """Whether each element is among the test elements.
+
+    >>> torch.isin(torch.tensor([1.0, 2.0]), torch.tensor([2.0, 3.0]))
+    tensor([False,  True])
+    """
     from rushlight.arrays import tensor  # ops come before tensors
 
     check_one_tensor("isin", elements, test_elements)
@@ -402,7 +446,11 @@ def searchsorted(
     sorted_sequence: Any, input: Any, *, out_int32: bool = False, right: bool = False,
     side: str | None = None, sorter: Any = None,
 ) -> Any:  # fmt: skip
-    """Where values would be inserted to keep (rows of) a sequence sorted."""
+    """Where values would be inserted to keep (rows of) a sequence sorted.
+
+    >>> torch.searchsorted(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([3.0, 4.0]))
+    tensor([1, 2])
+    """
     from rushlight.arrays import tensor  # ops come before tensors
 
     if side not in (None, "left", "right"):
@@ -443,7 +491,11 @@ def searchsorted(
 def bucketize(
     input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False
 ) -> Any:
-    """The bucket of each value among sorted boundaries."""
+    """The bucket of each value among sorted boundaries.
+
+    >>> torch.bucketize(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 3.0, 5.0]))
+    tensor([1, 2])
+    """
     if boundaries.ndim != 1:
         raise RuntimeError(
             f"torch.searchsorted(): boundaries tensor must be 1 dimension, but got "

@@ -92,7 +92,11 @@ ZETA = pointwise(
 
 @public("special", out=True)
 def zeta(input: Any, other: Any) -> Any:
-    """The Hurwitz zeta function."""
+    """The Hurwitz zeta function.
+
+    >>> torch.special.zeta(torch.tensor([2.0, 4.0]), 1)
+    tensor([1.6449, 1.0823])
+    """
     check_one_tensor("zeta", input, other)
     return ZETA(input, other)
 
@@ -132,7 +136,11 @@ def _polygamma(n: int, x: Any) -> Any:
 
 @public("torch", "special", out=True)
 def polygamma(n: int, input: Any) -> Any:
-    """The derivative of order n of digamma."""
+    """The derivative of order n of digamma.
+
+    >>> torch.polygamma(1, torch.tensor([1.0, 2.0]))
+    tensor([1.6449, 0.6449])
+    """
     return _polygamma(n, input)
 
 
@@ -158,13 +166,21 @@ def _log_multigamma(input: Any, p: int) -> Any:
 
 @public("torch", "Tensor", inplace=True, out=True)
 def mvlgamma(input: Any, p: int) -> Any:
-    """The logarithm of the multivariate gamma function of dimension p."""
+    """The logarithm of the multivariate gamma function of dimension p.
+
+    >>> torch.mvlgamma(torch.tensor([2.0, 3.0]), 2)
+    tensor([0.4516, 1.5502])
+    """
     return _log_multigamma(input, p)
 
 
 @public("special", out=True)
 def multigammaln(input: Any, p: int) -> Any:
-    """The logarithm of the multivariate gamma function of dimension p."""
+    """The logarithm of the multivariate gamma function of dimension p.
+
+    >>> torch.special.multigammaln(torch.tensor([2.0, 3.0]), 2)
+    tensor([0.4516, 1.5502])
+    """
     return _log_multigamma(input, p)
 
 
@@ -191,7 +207,11 @@ def _check_incomplete(op: str, input: Any, other: Any) -> None:
 @public("torch", "Tensor", name="igamma", inplace=True, out=True)
 @public("special", out=True)
 def gammainc(input: Any, other: Any) -> Any:
-    """The regularised lower incomplete gamma function (needs SciPy)."""
+    """The regularised lower incomplete gamma function (needs SciPy).
+
+    >>> torch.special.gammainc(torch.tensor([1.0, 2.0]), torch.tensor(1.0))
+    tensor([0.6321, 0.2642])
+    """
     _check_incomplete("gammainc", input, other)
     return GAMMAINC(input, other)
 
@@ -199,7 +219,11 @@ def gammainc(input: Any, other: Any) -> Any:
 @public("torch", "Tensor", name="igammac", inplace=True, out=True)
 @public("special", out=True)
 def gammaincc(input: Any, other: Any) -> Any:
-    """The regularised upper incomplete gamma function (needs SciPy)."""
+    """The regularised upper incomplete gamma function (needs SciPy).
+
+    >>> torch.special.gammaincc(torch.tensor([1.0, 2.0]), torch.tensor(1.0))
+    tensor([0.3679, 0.7358])
+    """
     _check_incomplete("gammaincc", input, other)
     return GAMMAINCC(input, other)
 

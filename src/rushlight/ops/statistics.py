@@ -170,7 +170,11 @@ def var(
     correction: Any = None,
     keepdim: bool = False,
 ) -> Any:
-    """The variance over `dim`, divided by the count less `correction` (1 by default)."""
+    """The variance over `dim`, divided by the count less `correction` (1 by default).
+
+    >>> torch.tensor([[1.0, 3.0], [2.0, 6.0]]).var(1)
+    tensor([2., 8.])
+    """
     found = _deviation("var", VAR, input, args, dim, unbiased, keepdim, correction)
     return _moment(VAR, input, *found)
 
@@ -185,7 +189,11 @@ def std(
     correction: Any = None,
     keepdim: bool = False,
 ) -> Any:
-    """The standard deviation over `dim`: the square root of `var`."""
+    """The standard deviation over `dim`: the square root of `var`.
+
+    >>> torch.tensor([1.0, 3.0, 5.0]).std(correction=0)
+    tensor(1.6330)
+    """
     found = _deviation("std", STD, input, args, dim, unbiased, keepdim, correction)
     return _moment(STD, input, *found)
 
@@ -200,7 +208,11 @@ def var_mean(
     correction: Any = None,
     keepdim: bool = False,
 ) -> Any:
-    """Variance and mean."""
+    """Variance and mean.
+
+    >>> torch.var_mean(torch.tensor([1.0, 3.0]))
+    (tensor(2.), tensor(2.))
+    """
     dims, keepdim, chosen = _deviation(
         "var_mean", VAR, input, args, dim, unbiased, keepdim, correction
     )
@@ -217,7 +229,11 @@ def std_mean(
     correction: Any = None,
     keepdim: bool = False,
 ) -> Any:
-    """Standard deviation and mean."""
+    """Standard deviation and mean.
+
+    >>> torch.std_mean(torch.tensor([1.0, 3.0]))
+    (tensor(1.4142), tensor(2.))
+    """
     dims, keepdim, chosen = _deviation(
         "std_mean", STD, input, args, dim, unbiased, keepdim, correction
     )
@@ -343,7 +359,11 @@ def vector_norm(
     *,
     dtype: dtype | None = None,
 ) -> Any:
-    """The norm of order `ord` of vectors along `dim` (of all elements by default)."""
+    """The norm of order `ord` of vectors along `dim` (of all elements by default).
+
+    >>> torch.linalg.vector_norm(torch.tensor([[3.0, 4.0], [0.0, 1.0]]), dim=1)
+    tensor([5., 1.])
+    """
     return _norm("linalg.vector_norm", input, ord, dim, keepdim, dtype)
 
 
@@ -356,7 +376,11 @@ def norm(
     keepdim: bool = False,
     dtype: dtype | None = None,
 ) -> Any:
-    """The p-norm over `dim`: 'fro' is the square root of the sum of squares."""
+    """The p-norm over `dim`: 'fro' is the square root of the sum of squares.
+
+    >>> torch.norm(torch.tensor([3.0, -4.0]), p=1)
+    tensor(7.)
+    """
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):

@@ -189,7 +189,11 @@ sigmoid = unary_function(
 
 @public("special", out=True)
 def expit(input: Any) -> Any:
-    """The logistic function, 1 / (1 + exp(-x))."""
+    """The logistic function, 1 / (1 + exp(-x)).
+
+    >>> torch.special.expit(torch.tensor([-1.0, 0.0]))
+    tensor([0.2689, 0.5000])
+    """
     return SIGMOID(input)
 
 
@@ -213,7 +217,11 @@ LOGIT = pointwise("logit", _logit_lower, _logit_slope, to="float", attrs=("eps",
 
 @public("torch", "Tensor", "special", inplace=True, out=True)
 def logit(input: Any, eps: float | None = None) -> Any:
-    """log(x / (1 - x)); with `eps`, x is first clamped to [eps, 1 - eps]."""
+    """log(x / (1 - x)); with `eps`, x is first clamped to [eps, 1 - eps].
+
+    >>> torch.logit(torch.tensor([0.25, 0.5, 1.0]), eps=1e-3)
+    tensor([-1.0986,  0.0000,  6.9068])
+    """
     return LOGIT(input, eps=None if eps is None else float(eps))
 
 
@@ -322,7 +330,11 @@ xlog1py = binary_function(
 
 @public("torch", "Tensor", inplace=True, out=True)
 def ldexp(input: Any, other: Any) -> Any:
-    """input * 2**other."""
+    """input * 2**other.
+
+    >>> torch.ldexp(torch.tensor([1.0, 3.0]), torch.tensor([2, -1]))
+    tensor([4.0000, 1.5000])
+    """
     check_tensors("ldexp", input=input, other=other)
     power = RECORDED.pow(2.0, other)
     return input * power

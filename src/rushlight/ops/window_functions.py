@@ -111,7 +111,11 @@ def kaiser_window(
     dtype: dtype | None = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
-    """I0(beta sqrt(1 - t^2)) / I0(beta) for t from -1 to 1."""
+    """I0(beta sqrt(1 - t^2)) / I0(beta) for t from -1 to 1.
+
+    >>> torch.kaiser_window(3, periodic=False, beta=2.0)
+    tensor([0.4387, 1.0000, 0.4387])
+    """
     if layout is not None:
         check_layout(layout)
 

@@ -193,7 +193,14 @@ def _block_settings(
 def unfold(
     input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Any:
-    """Sliding blocks of (N, C, H, W) as columns (N, C * kernel, blocks)."""
+    """Sliding blocks of (N, C, H, W) as columns (N, C * kernel, blocks).
+
+    >>> torch.nn.functional.unfold(torch.arange(9.0).view(1, 1, 3, 3), 2)
+    tensor([[[0., 1., 3., 4.],
+             [1., 2., 4., 5.],
+             [3., 4., 6., 7.],
+             [4., 5., 7., 8.]]])
+    """
     how = _block_settings("unfold", kernel_size, dilation, padding, stride)
     if input.ndim == 3:
         return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
@@ -225,7 +232,13 @@ def fold(
     padding: Any = 0,
     stride: Any = 1,
 ) -> Any:
-    """Columns added up where `unfold` read them."""
+    """Columns added up where `unfold` read them.
+
+    >>> torch.nn.functional.fold(torch.ones(1, 4, 4), (3, 3), 2)
+    tensor([[[[1., 2., 1.],
+              [2., 4., 2.],
+              [1., 2., 1.]]]])
+    """
     how = _block_settings("fold", kernel_size, dilation, padding, stride)
     size = sizes_for("fold", "output_size", output_size, 2)
     if input.ndim == 2:
