@@ -118,7 +118,6 @@ NEG_VIEW = view_op(
 def view_as_real(input: Any) -> Any:
     """The parts of complex numbers as a last dimension of size 2, in the same memory.
 
-    >>> import rushlight as torch
     >>> torch.view_as_real(torch.tensor([1 + 2j]))
     tensor([[1., 2.]])
     """
@@ -218,27 +217,43 @@ def _check_parts(op: str, **parts: Any) -> None:
 
 @public("torch", out=True)
 def complex(real: Any, imag: Any) -> Any:
-    """real + i imag."""
+    """real + i imag.
+
+    >>> torch.complex(torch.tensor([1.0]), torch.tensor([2.0]))
+    tensor([1.+2.j])
+    """
     _check_parts("complex", real=real, imag=imag)
     return COMPLEX(real, imag)
 
 
 @public("torch", out=True)
 def polar(abs: Any, angle: Any) -> Any:
-    """abs (cos angle + i sin angle)."""
+    """abs (cos angle + i sin angle).
+
+    >>> torch.polar(torch.tensor([2.0]), torch.tensor([0.0]))
+    tensor([2.+0.j])
+    """
     _check_parts("polar", abs=abs, angle=angle)
     return COMPLEX(abs * angle.cos(), abs * angle.sin())
 
 
 @public("torch")
 def real(input: Any) -> Any:
-    """The real parts of complex numbers, in the same memory; a real tensor itself."""
+    """The real parts of complex numbers, in the same memory; a real tensor itself.
+
+    >>> torch.real(torch.tensor([1 + 2j]))
+    tensor([1.])
+    """
     return take_view(REAL, input) if input.dtype.is_complex else input
 
 
 @public("torch")
 def imag(input: Any) -> Any:
-    """The imaginary parts of complex numbers, in the same memory."""
+    """The imaginary parts of complex numbers, in the same memory.
+
+    >>> torch.imag(torch.tensor([1 + 2j]))
+    tensor([2.])
+    """
     if not input.dtype.is_complex:
         raise RuntimeError(
             f"imag is not implemented for tensors with non-complex dtypes, got {input.dtype!r}"
@@ -250,43 +265,59 @@ def imag(input: Any) -> Any:
 def conj(input: Any) -> Any:
     """The complex conjugate, in the same memory; a real tensor itself.
 
-    >>> import rushlight as torch
-    >>> z = torch.tensor([1 + 2j])
-    >>> z.conj().mul_(1j)
-    tensor([2.+1.j])
-    >>> z
-    tensor([2.-1.j])
+    >>> torch.conj(torch.tensor([1 + 2j]))
+    tensor([1.-2.j])
     """
     return take_view(CONJ, input) if input.dtype.is_complex else input
 
 
 @public("torch", "Tensor", inplace=True, out=True)
 def conj_physical(input: Any) -> Any:
-    """The complex conjugate in memory of its own; a real tensor itself."""
+    """The complex conjugate in memory of its own; a real tensor itself.
+
+    >>> torch.conj_physical(torch.tensor([1 + 2j]))
+    tensor([1.-2.j])
+    """
     return CONJ_PHYSICAL(input) if input.dtype.is_complex else input
 
 
 @public("torch", "Tensor")
 def resolve_conj(input: Any) -> Any:
-    """A copy whose memory holds the conjugates, if x reads them; otherwise x itself."""
+    """A copy whose memory holds the conjugates, if x reads them; otherwise x itself.
+
+    >>> torch.resolve_conj(torch.tensor([1 + 2j]).conj())
+    tensor([1.-2.j])
+    """
     return input.clone() if is_conj(input) else input
 
 
 @public("torch", "Tensor")
 def resolve_neg(input: Any) -> Any:
-    """A copy whose memory holds the negatives, if x reads them; otherwise x itself."""
+    """A copy whose memory holds the negatives, if x reads them; otherwise x itself.
+
+    >>> torch.resolve_neg(torch.tensor([1.0]))
+    tensor([1.])
+    """
     return input.clone() if is_neg(input) else input
 
 
 @public("torch", "Tensor")
 def is_conj(input: Any) -> bool:
-    """Whether the tensor reads the conjugates of what is in its memory."""
+    """Whether the tensor reads the conjugates of what is in its memory.
+
+    >>> torch.is_conj(torch.tensor([1 + 2j]).conj())
+    True
+    """
     return views.marks(input._view)[0]
 
 
 @public("torch", "Tensor")
 def is_neg(input: Any) -> bool:
-    """Whether the tensor reads the negatives of what is in its memory."""
+    """Whether the tensor reads the negatives of what is in its memory.
+
+    >>> torch.is_neg(torch.tensor([1.0]))
+    False
+    """
     return views.marks(input._view)[1]
 
 
@@ -300,7 +331,11 @@ def neg_view(input: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def angle(input: Any) -> Any:
-    """The argument of each number: of real ones 0, or pi if they are negative."""
+    """The argument of each number: of real ones 0, or pi if they are negative.
+
+    >>> torch.angle(torch.tensor([1j, -1.0]))
+    tensor([1.5708, 3.1416])
+    """
     if input.dtype.is_complex:
         return ANGLE(input)
     x = input.detach()
