@@ -124,6 +124,8 @@ def families() -> list[Family]:
     modules = {name: importlib.import_module(f"rushlight.ops.{name}") for name in FAMILIES}
     functions: dict[str, dict[str, list[Public]]] = {name: {} for name in FAMILIES}
     for entry in PUBLIC:
+        if entry.name.startswith("_") and not entry.name.startswith("__"):
+            continue  # PyTorch's own, for tools
         owner = _owner_of(entry, modules)
         functions[owner].setdefault(entry.name, []).append(entry)
     ops = _ops_of(modules)
