@@ -66,6 +66,7 @@ ROOMS = [
     "printing",
     "serialization",
     "distributed",
+    "backends",
     "nn",
     "func",
     "masked",
@@ -95,7 +96,6 @@ ROOMS = [
     "accelerator",
     "_logging",
     "onnx",
-    "backends",
     "__config__",
 ]
 

@@ -39,7 +39,6 @@ from rushlight.nn.activation import (
     Threshold,
 )
 from rushlight.nn.adaptive import AdaptiveLogSoftmaxWithLoss
-from rushlight.nn.attention import MultiheadAttention
 from rushlight.nn.batchnorm import (
     BatchNorm1d,
     BatchNorm2d,
@@ -114,6 +113,7 @@ from rushlight.nn.loss import (
     TripletMarginWithDistanceLoss,
 )
 from rushlight.nn.module import Module
+from rushlight.nn.multihead import MultiheadAttention
 from rushlight.nn.normalization import (
     CrossMapLRN2d,
     GroupNorm,
@@ -373,7 +373,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import `modules`, PyTorch's places for these classes, when it is first named."""
-    if name != "modules":
+    """Import rooms that few programs need when they are first named."""
+    if name not in ("attention", "modules"):
         raise AttributeError(f"module 'rushlight.nn' has no attribute {name!r}")
-    return _importlib.import_module("rushlight.nn.modules")
+    return _importlib.import_module(f"rushlight.nn.{name}")

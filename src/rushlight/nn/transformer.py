@@ -9,11 +9,11 @@ from typing import Any
 import rushlight as rl
 from rushlight.nn import functional as F
 from rushlight.nn import init
-from rushlight.nn.attention import MultiheadAttention
 from rushlight.nn.container import ModuleList
 from rushlight.nn.dropout import Dropout
 from rushlight.nn.linear import Linear
 from rushlight.nn.module import Module
+from rushlight.nn.multihead import MultiheadAttention
 from rushlight.nn.normalization import LayerNorm
 from rushlight.tensor import Tensor
 

@@ -14,7 +14,7 @@ from rushlight.nn.module_state import IncompatibleKeys as _IncompatibleKeys
 from rushlight.nn.modules import utils
 
 _PLACES = {
-    "activation": ("activation", "attention"),
+    "activation": ("activation", "multihead"),
     "adaptive": ("adaptive",),
     "batchnorm": ("batchnorm",),
     "container": ("container",),
