@@ -287,3 +287,12 @@ def test_typed_storages_are_elements():
     assert isinstance(s, rl.FloatStorage) and not isinstance(s, rl.LongStorage)
     assert rl.FloatStorage.from_buffer(b"\0\0\x80\x3f", byte_order="little").tolist() == [1.0]
     assert rl.ShortStorage.from_buffer(b"\0\1", byte_order="big").tolist() == [1]
+
+
+def test_an_array_may_be_taken_of_what_needs_gradients_where_none_are_recorded():
+    x = rl.ones(2, requires_grad=True)
+    with rl.no_grad():
+        assert x.numpy().tolist() == [1.0, 1.0]
+        assert np.asarray(x * 2).tolist() == [2.0, 2.0]
+    with pytest.raises(RuntimeError, match="detach"):
+        x.numpy()

@@ -73,10 +73,10 @@ globals().update(_surface.NAMESPACES["torch"])
 _ROOMS = (
     "_C", "__config__", "__future__", "_dynamo", "_functorch", "_inductor", "_logging",
     "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "data",
-    "distributed", "distributions", "fft", "func", "futures", "jit", "linalg", "masked", "mps",
-    "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "random", "return_types",
-    "serialization", "signal", "special", "storage", "testing", "types", "utils", "version",
-    "xpu",
+    "distributed", "distributions", "fft", "func", "futures", "hub", "jit", "library",
+    "linalg", "masked", "mps", "multiprocessing", "nn", "onnx", "ops", "optim", "overrides",
+    "random", "return_types", "serialization", "signal", "special", "storage", "testing",
+    "types", "utils", "version", "xpu",
 )  # fmt: skip
 _AUTOCAST = (
     "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",

@@ -528,7 +528,7 @@ class Tensor:
         """
         if is_meta(self) and not force:
             raise errors.numpy_of_meta()
-        if not force and self.requires_grad:
+        if not force and config.scopes.grad_enabled and self.requires_grad:
             raise errors.numpy_needs_detach()
         if not force and any(marks := views.marks(self._view)):
             raise errors.numpy_of_marked(is_conj=marks[0])

@@ -74,8 +74,11 @@ FAMILIES = (  # one a line, each after those it imports
     "reflections",
     "matrix_products",
     "einsum",
-    "aten",
+    "spellings",
 )
+
+namespaces: dict[str, object] = {}
+"""`torch.ops.<name>`: of operators that programs define, and of PyTorch's (`operators.py`)."""
 
 
 def load_families() -> None:
@@ -84,3 +87,14 @@ def load_families() -> None:
 
     for family in FAMILIES:
         importlib.import_module(f"rushlight.ops.{family}")
+
+
+def __getattr__(name: str) -> object:
+    """A namespace of operators, for programs that call `torch.ops.aten.relu`."""
+    if name == "aten" and name not in namespaces:
+        import importlib  # few programs name PyTorch's operators
+
+        importlib.import_module("rushlight.operators")  # which registers them
+    if name not in namespaces:
+        raise AttributeError(f"module 'rushlight.ops' has no attribute {name!r}")
+    return namespaces[name]
