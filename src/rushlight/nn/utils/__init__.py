@@ -1,5 +1,7 @@
 """What a training script does to parameters and sequences besides calling layers."""
 
+import importlib as _importlib
+
 from rushlight.nn.utils import parametrizations, parametrize, rnn, stateless
 from rushlight.nn.utils.clip import (
     clip_grad_norm,
@@ -51,3 +53,10 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import rooms that few programs need when they are first named."""
+    if name not in ("clip_grad", "prune"):
+        raise AttributeError(f"module 'rushlight.nn.utils' has no attribute {name!r}")
+    return _importlib.import_module(f"rushlight.nn.utils.{name}")
