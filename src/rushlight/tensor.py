@@ -233,7 +233,7 @@ class Tensor:
     def mT(self) -> Any:
         """The last two dimensions exchanged; of a number itself."""
         if not self._shape:
-            return self.view(())
+            return self
         if len(self._shape) < 2:
             raise RuntimeError(
                 f"tensor.mT is only supported on matrices or batches of matrices. Got "

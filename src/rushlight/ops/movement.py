@@ -691,7 +691,7 @@ def adjoint(input: Any) -> Any:
     """
     if input.ndim == 1:
         raise RuntimeError(f"adjoint: expected at least 2 dimensions, got {input.ndim}")
-    turned = transpose(input, -2, -1) if input.ndim else input.view(())
+    turned = transpose(input, -2, -1) if input.ndim else input
     return turned.conj() if input.dtype.is_complex else turned
 
 
