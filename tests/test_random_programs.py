@@ -61,6 +61,14 @@ v3 = torch.native_layer_norm(v0, (2,), v1, None, 0.5)
 v4 = torch.native_layer_norm(v0, (2,), None, v2, 0.5)
 v5 = torch.native_group_norm(v0, None, None, 1, 2, 2, 1, 0.5)
 v6 = torch.native_group_norm(v0, v2, None, 1, 2, 2, 2, 0.5)""",
+    "softmax of a number that is none": """
+v0 = torch.tensor([nan, inf, 2.0], dtype=torch.bfloat16)
+v1 = [x.softmax(-1) for x in v0]
+v2 = [x.log_softmax(0) for x in v0.double()]""",
+    "masked logsumexp of complex numbers": f"""
+{COMPLEX}
+v1 = torch.tensor([[True, False], [True, True]])
+v2 = [torch.masked.logsumexp(v0, d, mask=v1) for d in (0, 1)]""",
     "no element is filled at any index": """
 v0 = torch.empty(0, 5, 0)
 v0.index_fill_(2, torch.tensor([0, -1]), 0.5)""",

@@ -264,7 +264,7 @@ def _end(name: str, x: Tensor) -> Any:
     is_least = name.endswith("max")
     if x.dtype == dt.bool_:
         raise NotImplementedError(f"identity of {name} on {x.dtype!r} input")
-    if x.is_floating_point():
+    if x.is_floating_point() or x.is_complex():
         return -math.inf if is_least else math.inf
     limits = dt.iinfo(x.dtype)
     return limits.min if is_least else limits.max

@@ -28,15 +28,19 @@ def shifted(k: Any, x: Any, dims: tuple[int, ...]) -> tuple[Any, Any]:
 
 
 def softmax_lower(k: Any, x: Any, dim: int) -> Any:
-    if 0 in x.shape or not x.shape:
-        return k.full(x.shape, 1, x.dtype) if not x.shape else x
+    if 0 in x.shape:
+        return x
+    if not x.shape:  # 1, or NaN of what is not finite
+        return k.cast(k.exp(k.wide(x) - k.wide(x)), x.dtype)
     low, total = shifted(k, k.wide(x), (dim,))
     return k.cast(k.exp(low) / total, x.dtype)
 
 
 def log_softmax_lower(k: Any, x: Any, dim: int) -> Any:
-    if 0 in x.shape or not x.shape:
-        return k.full(x.shape, 0, x.dtype) if not x.shape else x
+    if 0 in x.shape:
+        return x
+    if not x.shape:
+        return x - x
     low, total = shifted(k, k.wide(x), (dim,))
     return k.cast(low - k.log(total), x.dtype)
 
