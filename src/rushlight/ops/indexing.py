@@ -603,7 +603,8 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
 
 @public("torch")
 def unravel_index(indices: Any, shape: Any) -> Any:
-    """Coordinates, a tensor for each dimension of `shape`, of positions in flattened order.
+    """Coordinates (int64), a tensor for each dimension of `shape`, of positions in flattened
+    order.
 
     >>> import rushlight as torch
     >>> torch.unravel_index(torch.tensor([3, 5]), (2, 3))
@@ -614,5 +615,5 @@ def unravel_index(indices: Any, shape: Any) -> Any:
     sizes = (shape,) if isinstance(shape, int) else tuple(int(s) for s in shape)
     if any(s < 0 for s in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
-    steps = views.contiguous_strides(sizes)
-    return tuple(indices // step % size for step, size in zip(steps, sizes, strict=True))
+    steps, places = views.contiguous_strides(sizes), indices.to(dt.int64)
+    return tuple(places // step % size for step, size in zip(steps, sizes, strict=True))
