@@ -71,13 +71,12 @@ def run(library: Any, lines: Lines, after: Any = None) -> list[Item]:
     library.manual_seed(1)
     names = namespace(library)
     for line in lines:
-        before = set(map(id, names.values()))
         try:
             execute(line, names)
         except Exception as error:
             raise Raised(line, error) from error
         if after is not None:
-            after(line, names, before)
+            after(line, names)
     try:
         return list(observed(library, names))
     except Exception as error:
@@ -122,7 +121,7 @@ def reference() -> Iterator[None]:
         config.process.backend = "compiled"
 
 
-def read_all(line: str, names: dict[str, Any], before: Any) -> None:
+def read_all(line: str, names: dict[str, Any]) -> None:
     """Make everything pending happen."""
     for name, value in names.items():
         if name[0] == "v":
@@ -151,7 +150,7 @@ def expected(lines: Lines) -> Expected:
     free: set[str] = set()
     versions: dict[str, int] = {}
 
-    def spread(line: str, names: dict[str, Any], _: Any) -> None:
+    def spread(line: str, names: dict[str, Any]) -> None:
         now = dict(_versions(names))
         uses, makes = names_of(line)
         if re.search(tables.FREE, line) or free & uses:
@@ -227,15 +226,16 @@ class Noise:
         self.known: set[int] = set()
         self.moved = torch.empty(0, dtype=torch.float64)  # numbers that were moved already
 
-    def __call__(self, line: str, names: dict[str, Any], before: set[int]) -> None:
+    def __call__(self, line: str, names: dict[str, Any]) -> None:
+        now = set()
         for name, value in names.items():
             for _, t in _tensors(value, name):
                 memory = t.untyped_storage().data_ptr()
-                if memory in self.known:
-                    continue
-                self.known.add(memory)
-                with contextlib.suppress(RuntimeError):  # an expanded tensor
-                    self.move(t)
+                if memory not in self.known | now:
+                    with contextlib.suppress(RuntimeError):  # an expanded tensor
+                        self.move(t)
+                now.add(memory)
+        self.known = now  # memory that is free again may be used for another result
 
     def move(self, t: torch.Tensor) -> None:
         if not (t.is_floating_point() or t.is_complex()) or not t.numel():

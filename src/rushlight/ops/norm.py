@@ -124,11 +124,21 @@ def rms_norm(
     tensor([[0.8485, 1.1314]])
     """
     dims = _checked_shape("rms_norm", input, normalized_shape, weight)
+    if input.dtype.is_complex:
+        return _complex_rms_norm(input, dims, weight, eps)
     _check_floating("rms_norm", input)
     x = _wide(input)
     if eps is None:
         eps = 2.0 ** -(input.dtype if input.dtype.mantissa else x.dtype).mantissa
     return _affine(x * INVERSE_RMS(x, dim=dims, eps=float(eps)), weight, None, input.dtype)
+
+
+def _complex_rms_norm(x: Any, dims: tuple[int, ...], weight: Any, eps: float | None) -> Any:
+    """By the mean of the squares themselves, not of their sizes, as in PyTorch."""
+    if eps is None:
+        eps = 2.0 ** -x.dtype.to_real().mantissa
+    made = x * ((x * x).mean(dims, keepdim=True) + eps).rsqrt()
+    return made if weight is None else made * weight
 
 
 @public("torch")
