@@ -142,6 +142,20 @@ def test_products_of_reflections(shape):
     rushlight.testing.assert_close(q @ packed[..., :n, :].triu(), a)
 
 
+def test_no_reflections_at_all_give_a_tensor_of_its_own():
+    a = rushlight.ones(2, 3, 1, requires_grad=True)
+    tau, other = rushlight.ones(2, 0), rushlight.ones(2, 3, 4)
+    q = linalg.householder_product(a, tau)
+    assert q.tolist() == [[[1.0], [0.0], [0.0]]] * 2
+    (grad,) = rushlight.autograd.grad(q.sum(), a)
+    assert grad.equal(rushlight.zeros(2, 3, 1))
+    with rushlight.no_grad():
+        q[0, 0, 0] = 5
+        rushlight.ormqr(a.detach(), tau, other).zero_()
+    assert q.flatten().tolist() == [5.0, 0, 0, 1, 0, 0]
+    assert other.equal(rushlight.ones(2, 3, 4))
+
+
 # -- symmetric matrices that are not definite
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rushlight.ir.host import takes_batches
 from rushlight.ops.complex_parts import resolve_conj
-from rushlight.ops.creation import EYE
+from rushlight.ops.creation import EYE, unrelated
 from rushlight.ops.elementwise import conjugate
 from rushlight.ops.linear_algebra import Array, check_matrix
 from rushlight.ops.registry import Op, TensorType, public
@@ -51,6 +51,8 @@ def geqrf(input: Any) -> Any:
 def _reflected(a: Any, tau: Any, start: Any, order: Iterable[int]) -> Any:
     """Reflections I - tau v v^H applied to `start` in an order; v are columns of a."""
     m, count = a.shape[-2], tau.shape[-1]
+    if not count:
+        return unrelated(start.clone(), a, tau)
     vectors = a[..., :count].tril(-1) + EYE(n=m, m=count, dtype=a.dtype)
     for i in order:
         v = vectors[..., i : i + 1]
