@@ -11,7 +11,7 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops.max_pool import POOL_SCATTER, max_type, planes
 from rushlight.ops.pool import avg_pool
-from rushlight.ops.registry import Op, public
+from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.windows import Sizes
 from rushlight.views import View
 
@@ -104,10 +104,16 @@ def adaptive_max_lower(k: Any, x: Any, table: Any, out: Sizes) -> tuple[Any, Any
     return k.reshape(values, shape), k.reshape(index, shape)
 
 
+def adaptive_max_type(x: TensorType, table: TensorType, out: Sizes) -> Any:
+    if not x.dtype.is_floating_point:
+        raise errors.not_implemented_for("adaptive_max_pool", x.dtype, "a floating dtype")
+    return max_type(x, out)
+
+
 ADAPTIVE_MAX = Op(
     "adaptive_max_pool",
     attrs=("out",),
-    type=lambda x, table, out: max_type(x, out),
+    type=adaptive_max_type,
     lower=adaptive_max_lower,
     vjp=lambda g, out_, x, table, out: (
         POOL_SCATTER(g[0], out_[1], size=tuple(x.shape[-len(out) :]), kind="add"),

@@ -252,10 +252,18 @@ def _neutral(reduce: str, kind: Any) -> Any:
     return 1 if reduce == "prod" else 0
 
 
+def _reduced_type(
+    base: TensorType, source: TensorType, index: TensorType, dim: int, kind: str
+) -> TensorType:
+    if base.dtype.is_complex:
+        raise errors.not_for_complex(f"scatter_reduce (by {kind})", base.dtype)
+    return TensorType(base.shape, base.dtype)
+
+
 REDUCED = Op(  # base with `kind` of source's elements at the places of scatter
     "scatter_reduced",
     attrs=("dim", "kind"),
-    type=lambda base, source, index, dim, kind: TensorType(base.shape, base.dtype),
+    type=_reduced_type,
     lower=_scatter_lower,
     vjp=lambda g, out, base, source, index, dim, kind: _reduced_vjp(
         g, out, base, source, index, dim, kind

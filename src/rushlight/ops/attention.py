@@ -22,6 +22,10 @@ def attention_type(
     scale: float,
     is_causal: bool,
 ) -> tuple[TensorType, TensorType]:
+    if q.dtype.is_complex:
+        raise errors.not_for_complex("scaled_dot_product_attention", q.dtype)
+    if not q.dtype.is_floating_point:
+        raise errors.wrong_dtype("scaled_dot_product_attention", q.dtype, "a floating dtype")
     rows = q.shape[:-1]
     return TensorType((*rows, value.shape[-1]), q.dtype), TensorType(rows, _row_dtype(q.dtype))
 

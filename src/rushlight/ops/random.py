@@ -551,6 +551,8 @@ def poisson(input: Any, generator: Any = None) -> Any:
     >>> torch.poisson(torch.zeros(2))
     tensor([0., 0.])
     """
+    if input.dtype.is_complex:
+        raise errors.not_for_complex("poisson", input.dtype)
     _floating("poisson", input.dtype)
     seed, counter = _take(_source(generator, like=input), input.numel())
     return unrelated(POISSON(input.detach(), seed, counter), input)
@@ -610,7 +612,9 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     >>> torch.binomial(torch.tensor([5.0, 5.0]), torch.tensor([0.0, 1.0]))
     tensor([0., 5.])
     """
-    _floating("binomial", count.dtype)
+    for name, x in (("count", count), ("prob", prob)):
+        if not x.dtype.is_floating_point:
+            raise ValueError(f"binomial: {name} must have a floating dtype, got {x.dtype!r}")
     shape = views.broadcast_shapes("binomial", count._shape, prob._shape)
     seed, counter = _take(_source(generator, like=count), views.numel(shape))
     return BINOMIAL(count.detach().expand(shape), prob.detach().expand(shape), seed, counter)
