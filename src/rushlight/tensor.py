@@ -29,7 +29,7 @@ from rushlight.ops.registry import Op, recorder
 from rushlight.trace import origin
 from rushlight.trace.placement import is_meta
 from rushlight.trace.record import make_tensor, set_view
-from rushlight.trace.tape import Accumulate, Node, RemovableHandle
+from rushlight.trace.tape import AccumulateGrad, Node, RemovableHandle
 from rushlight.trace.trace import hooks, settle
 from rushlight.trace.value import Storage
 from rushlight.trace.write import current_node, tracks_gradients
@@ -328,7 +328,7 @@ class Tensor:
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set whether gradients are accumulated for this leaf."""
         if not requires_grad:
-            if self._node is not None and not isinstance(self._node, Accumulate):
+            if self._node is not None and not isinstance(self._node, AccumulateGrad):
                 raise RuntimeError(
                     "you can only change requires_grad flags of leaf variables. If you want to "
                     "use a computed variable in a subgraph that doesn't require "
@@ -340,19 +340,19 @@ class Tensor:
         if not (self.dtype.is_floating_point or self.dtype.is_complex):
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if self._node is None:
-            self._node = Accumulate(self)
+            self._node = AccumulateGrad(self)
             self._output = 0
             self._base = None
         return self
 
     @property
     def is_leaf(self) -> bool:
-        return self._node is None or isinstance(self._node, Accumulate)
+        return self._node is None or isinstance(self._node, AccumulateGrad)
 
     @property
     def grad_fn(self) -> Node | None:
         node = current_node(self)
-        return None if isinstance(node, Accumulate) else node
+        return None if isinstance(node, AccumulateGrad) else node
 
     @property
     def output_nr(self) -> int:
@@ -456,7 +456,7 @@ class Tensor:
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Any:
         """Call `hook(tensor)` after its `.grad` was accumulated (leaves only)."""
-        if not isinstance(self._node, Accumulate):
+        if not isinstance(self._node, AccumulateGrad):
             raise RuntimeError(
                 "post accumulate grad hooks cannot be registered on non-leaf tensors"
             )
@@ -766,7 +766,7 @@ _OPERANDS = (Tensor, int, float, bool, complex, np.number, np.bool_)
 
 def _in_class(x: Any, cls: Any) -> Any:
     """Another handle of a class on x: a leaf's gradient still goes to x."""
-    source = movement.view_as(x, x) if isinstance(x._node, Accumulate) else x
+    source = movement.view_as(x, x) if isinstance(x._node, AccumulateGrad) else x
     out = object.__new__(cls)
     for name in Tensor.__slots__:
         if not name.startswith("__") and hasattr(source, name):

@@ -23,7 +23,7 @@ from rushlight.ops.movement import Placed
 from rushlight.ops.registry import OPS, TensorType, recorder
 from rushlight.trace.packing import Held
 from rushlight.trace.record import alias, make_tensor, set_view, value_tensor
-from rushlight.trace.tape import Accumulate, Input, Node, Saved
+from rushlight.trace.tape import AccumulateGrad, Input, Node, Saved
 from rushlight.trace.trace import hooks as trace_hooks
 from rushlight.trace.trace import local, recording, write_storage
 from rushlight.trace.trie import Edge
@@ -64,7 +64,7 @@ def backward(
     create_graph: bool,
     inputs: Sequence[Any] | None = None,
 ) -> None:
-    """Accumulate gradients into `.grad` of leaves (or of `inputs` alone)."""
+    """AccumulateGrad gradients into `.grad` of leaves (or of `inputs` alone)."""
     grads = [seed(root, g) for root, g in zip(roots, gradients, strict=True)]
     trace = local.trace
     root = roots[0]
@@ -260,10 +260,13 @@ class Walk:
                     at = self.wanted.get((node, output))
                     if at is not None:
                         self.found[at] = grad
-            if self.wanted is None and type(node) is Accumulate:
+            if self.wanted is None and type(node) is AccumulateGrad:
                 self._accumulate(node, grads)
             elif self.wanted is None or self._leads_on(node):
                 self._step(node, grads)
+        if self.retain_graph:  # a path tells whether what it holds may be walked again
+            trace = local.trace
+            trace.step(("retained",), "mark", trace.edge.next)
 
     def reachable(self, nodes: Sequence[Node | None]) -> list[Node]:
         """Those of `nodes` that this pass has still to come by."""
@@ -277,7 +280,7 @@ class Walk:
         assert self.needed is not None
         return any(n is not None and n in self.needed for n, _ in node.next)
 
-    def _accumulate(self, node: Accumulate, grads: Gradients) -> None:
+    def _accumulate(self, node: AccumulateGrad, grads: Gradients) -> None:
         target = node.target()
         if target is None:
             return

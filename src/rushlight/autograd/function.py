@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any  # forward takes and returns anything
 
-from rushlight import config
+from rushlight import config, errors
 from rushlight.autograd import custom_tangents, engine
 from rushlight.autograd.intermediates import Forward, Kept
 from rushlight.autograd.modes import no_grad
@@ -112,8 +112,8 @@ class FunctionCtx:
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
         if self._for_tangents is not None:
             return self._for_tangents
-        if self._node is not None:
-            self._node.check_alive()
+        if self._node is not None and self._node.freed:
+            raise errors.graph_freed(self._node.name(), "")
         return tuple(None if s is None else s.get() for s in self._saved)
 
     saved_variables = saved_tensors
@@ -140,9 +140,33 @@ class FunctionNode(Node):
     def name(self) -> str:
         return self.function_name
 
+    @property
+    def ctx(self) -> Any:
+        """What `forward` left, until the way on is cut."""
+        return self.metadata["apply"].args[1]
+
+    def __getattr__(self, name: str) -> Any:
+        """`y.grad_fn.scale`: attributes that `forward` set on its ctx are the node's too."""
+        apply = self.metadata.get("apply")
+        if apply is None or name.startswith("__"):
+            raise AttributeError(f"{self.function_name} has no attribute {name!r}")
+        return getattr(apply.args[1], name)
+
     def saves(self, value: Value) -> bool:
-        ctx = self.metadata["apply"].args[1]
-        return any(s is not None and s.state[0] is value for s in ctx._saved)
+        return any(s is not None and s.state[0] is value for s in self.ctx._saved)
+
+    def free(self) -> None:
+        super().free()
+        self.ctx._saved = ()
+
+    @property
+    def is_spent(self) -> bool:
+        """Nobody knows what `backward` reads: it may be called again, but is not kept for it."""
+        return self.freed
+
+    def check_alive(self) -> None:
+        if not self.next:
+            raise errors.graph_freed(self.name(), "")
 
 
 class Function(FunctionCtx):

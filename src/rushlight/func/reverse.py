@@ -26,7 +26,7 @@ from rushlight.func.arguments import (
 )
 from rushlight.tensor import Tensor
 from rushlight.trace.inputs import input_of
-from rushlight.trace.tape import Accumulate, Input
+from rushlight.trace.tape import AccumulateGrad, Input
 from rushlight.trace.write import current_node
 
 Function = Callable[..., Any]
@@ -94,7 +94,7 @@ def has_history(tensors: Sequence[Any]) -> bool:
     stack, seen = list(starts), starts
     while stack:
         node = stack.pop()
-        if isinstance(node, Accumulate) and (not isinstance(node, Input) or node.is_open):
+        if isinstance(node, AccumulateGrad) and (not isinstance(node, Input) or node.is_open):
             return True
         for after, _ in node.next:
             if after is not None and after not in seen:

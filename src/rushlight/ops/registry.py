@@ -174,6 +174,7 @@ class Op:
 
     uses: tuple[bool, ...] | None  # which operands the derivative reads; None for all
     uses_out: bool
+    is_once = False  # its gradient may not be taken again, even if it reads nothing
     find_uses: Callable[[], tuple[bool, tuple[bool, ...] | None]]
 
     def __init__(
@@ -245,6 +246,7 @@ class LevelOp(Op):
     """An operation that begins or ends a batch: its type rule sees all levels."""
 
     __slots__ = ()
+    is_once = True  # the batch's number may be another batch's by then
 
     def result_types(
         self, types: Iterable[TensorType], named: dict[str, Any]

@@ -307,7 +307,7 @@ def _result(
     at = where.get(id(leaf._storage.value))
     if at is None:
         raise Refused("it returns a view of a tensor that it did not make")
-    if leaf._node is not None and not leaf._node.freed:
+    if leaf._node is not None and not leaf._node.is_dead_end:
         raise Refused("what it returns can still be differentiated")
     if leaf._base is not None or leaf._grad is not None:
         raise Refused("it returns a view with a history")

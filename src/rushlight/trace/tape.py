@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any  # tensors come later
 
 from rushlight import errors
@@ -75,8 +75,10 @@ class Node(_Rare):
     @property
     def saved(self) -> tuple[Saved, ...]:
         """The operands, as far as they were saved."""
-        if self.edge is None or self.freed:
+        if self.edge is None:
             return self.__dict__.get("saved_operands", ())  # type: ignore[no-any-return]
+        if self.freed:
+            return tuple((None, o.view, o.type.shape, o.type.dtype) for o in self.edge.operands)
         return tuple(
             (value, o.view, o.type.shape, o.type.dtype)
             if value is None or type(value) is Value
@@ -112,16 +114,30 @@ class Node(_Rare):
         return any(v is value for v in (*self.values, *self.outs))
 
     def free(self) -> None:
-        """Drop what was saved, and the way on: using the node again raises.
-
-        Who sums losses up keeps the last node of each and not every step's graph.
-        """
+        """Drop what was saved: from now on the node is met as one of another epoch."""
         self.freed = True
-        self.values = self.outs = self.next = ()
-        self.__dict__.pop("saved_operands", None)
+        self.values = self.outs = ()
+        self.epoch = -1
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the derivative rule reads what `free` has dropped."""
+        return self.freed and (not self.next or (self.edge is not None and self.edge.saves))
+
+    @property
+    def is_dead_end(self) -> bool:
+        """Whether a backward from here meets a node that is spent."""
+        return self.freed and any(node.is_spent for node in _freed_from(self))
+
+    def cut(self) -> None:
+        """Drop the way on from a dead end that is used again: who sums losses up keeps the last
+        node of each, and not every step's graph.
+        """
+        self.next = ()
+        self.__dict__.pop("notes", None)
 
     def check_alive(self) -> None:
-        if self.freed:
+        if self.is_spent:
             edge = self.edge
             place = errors.origin_text(edge.where, edge.label) if edge is not None else ""
             raise errors.graph_freed(self.name(), place)
@@ -151,7 +167,7 @@ class Node(_Rare):
         return bool(self.hooks or self.output_hooks or self.prehooks)
 
 
-class Accumulate(Node):
+class AccumulateGrad(Node):
     """The end of a gradient path: adds to the `.grad` of a leaf tensor."""
 
     __slots__ = ("accumulate_hooks", "target")
@@ -173,7 +189,7 @@ class Accumulate(Node):
         return bool(self.hooks or self.output_hooks or self.prehooks or self.accumulate_hooks)
 
 
-class Input(Accumulate):
+class Input(AccumulateGrad):
     """Where an inner derivative begins: a leaf whose gradient goes on to what it stands for."""
 
     __slots__ = ("is_open",)
@@ -182,6 +198,19 @@ class Input(Accumulate):
         super().__init__(tensor)
         self.next = next
         self.is_open = True  # until the function that has it as an input returns
+
+
+def _freed_from(start: Node) -> Iterator[Node]:
+    """A freed node and those that lead on from it, as far as they are freed too."""
+    seen = {start}
+    waiting = [start]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for after, _ in node.next:
+            if after is not None and after.freed and after not in seen:
+                seen.add(after)
+                waiting.append(after)
 
 
 def _unpacked(packed: Any) -> Saved:

@@ -15,7 +15,7 @@ from rushlight import config, errors, forks
 from rushlight.dtypes import Category, of_number
 from rushlight.ops.registry import NUMBER_TYPES, TensorType
 from rushlight.trace import misses
-from rushlight.trace.tape import Accumulate, Input, Node, impure_epochs
+from rushlight.trace.tape import AccumulateGrad, Input, Node, impure_epochs
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
 from rushlight.views import AnyView, numel
@@ -84,7 +84,7 @@ class Trace:
         self.numbers: list[Any] = []  # Python numbers, in order of joining
         self.live: list[weakref.ref[Value]] = []
         self.nodes: list[Node | None] = []  # None once freed
-        self.accumulators: list[Accumulate] = []
+        self.accumulators: list[AccumulateGrad] = []
         self.mutated: list[tuple[weakref.ref[Storage], weakref.ref[Value], int]] = []
         self.replaced: list[tuple[weakref.ref[Storage], TensorType, int]] = []  # pending values
         self.is_pure = True
@@ -196,15 +196,19 @@ class Trace:
 
     def free_node(self, node: Node) -> bool:
         """Free a node, and let it go if nobody else has it. Whether it is of this trace."""
-        node.free()
         is_own = node.epoch == self.epoch
+        node.free()
         if is_own:
             self.nodes[node.index] = None
         return is_own
 
     def join_node(self, node: Node) -> None:
         """A gradient node from before this epoch (or a leaf's) gets an index in this trace."""
-        is_leaf = isinstance(node, Accumulate) and not isinstance(node, Input)
+        if node.freed and node.is_dead_end:
+            node.cut()
+            self.step(("node", "cut"), "mark", self.edge.next)
+            return self.add_node(node)
+        is_leaf = isinstance(node, AccumulateGrad) and not isinstance(node, Input)
         self.step(("node", is_leaf), "mark", self.edge.next)
         self.add_node(node)
         if is_leaf:
@@ -220,7 +224,7 @@ class Trace:
         Otherwise the first step would hold the making of all parameters, and be a program that
         no later step needs. True if that was done: positions are to be looked up anew.
         """
-        if value.buffer is not None or self.nodes or not isinstance(node, Accumulate):
+        if value.buffer is not None or self.nodes or not isinstance(node, AccumulateGrad):
             return False
         if value.type.levels:  # not a parameter, but a sample of `vmap`
             return False

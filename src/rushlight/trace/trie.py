@@ -47,6 +47,12 @@ class Edge:
         self.where: str = ""
         self.label: str = ""
 
+    @property
+    def saves(self) -> bool:
+        """Whether a gradient node of this step saves anything that its rule reads."""
+        op = self.op
+        return op is not None and (op.is_once or op.uses_out or any(self.keeps))
+
     def path(self) -> list[Edge]:
         """All edges from the root (left out) to this one."""
         edges = []

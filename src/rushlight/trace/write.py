@@ -14,7 +14,7 @@ from rushlight import config, errors, views
 from rushlight.ops.registry import OPS, Op, TensorType, recorder
 from rushlight.trace import origin
 from rushlight.trace.record import make_tensor, set_view, value_tensor
-from rushlight.trace.tape import Accumulate, Node
+from rushlight.trace.tape import AccumulateGrad, Node
 from rushlight.trace.trace import hooks, local, recording, write_storage
 from rushlight.trace.value import Value
 from rushlight.views import AnyView, Recast, View
@@ -110,11 +110,11 @@ def out_type(t: Any) -> TensorType:
 def check_writable(x: Any, source: Any, op_name: str) -> None:
     """Raise what PyTorch raises for writes that would lose or corrupt something."""
     if config.scopes.grad_enabled:
-        if isinstance(x._node, Accumulate):
+        if isinstance(x._node, AccumulateGrad):
             raise errors.leaf_in_place(op_name)
         base = x._base
         if base is not None:
-            if isinstance(base._node, Accumulate):
+            if isinstance(base._node, AccumulateGrad):
                 raise errors.view_of_leaf_in_place(op_name)
             if base._node is not None or tracks_gradients(source):
                 _check_alone(x, f"{op_name} writes to it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 
 from rushlight.tensor import Tensor
-from rushlight.trace.tape import Accumulate
+from rushlight.trace.tape import AccumulateGrad
 
 
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
@@ -20,7 +20,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     tensor([1., 1.])
     """
     for tensor in (t1, t2):
-        own = tensor._node.target if isinstance(tensor._node, Accumulate) else None
+        own = tensor._node.target if isinstance(tensor._node, AccumulateGrad) else None
         if any(reference is not own for reference in weakref.getweakrefs(tensor)):
             raise RuntimeError("Cannot swap a tensor that is referenced weakly")
     t1.__class__, t2.__class__ = t2.__class__, t1.__class__
@@ -29,7 +29,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
         if not name.startswith("__"):
             _swap_slot(t1, t2, name)
     for tensor in (t1, t2):
-        if isinstance(tensor._node, Accumulate):
+        if isinstance(tensor._node, AccumulateGrad):
             tensor._node.target = weakref.ref(tensor)
 
 
