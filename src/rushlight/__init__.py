@@ -10,7 +10,7 @@ from rushlight import errors as _errors
 from rushlight import pipeline as _pipeline
 from rushlight import surface as _surface
 from rushlight.arrays import from_numpy
-from rushlight.autograd.modes import (
+from rushlight.autograd.grad_mode import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -143,7 +143,7 @@ _ELSEWHERE = dict.fromkeys(_AUTOCAST, "amp.state") | {
     "while_loop": "control_flow",
     "DisableTorchFunction": "overrides",
     "DisableTorchFunctionSubclass": "overrides",
-    "set_anomaly_enabled": "autograd.anomaly",
+    "set_anomaly_enabled": "autograd.anomaly_mode",
     "from_dlpack": "utils.dlpack",
     "to_dlpack": "utils.dlpack",
     "set_printoptions": "printing",

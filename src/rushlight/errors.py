@@ -214,9 +214,9 @@ def tangent_of_another_shape(shape: Sequence[int], tangent: Sequence[int]) -> Ru
     )
 
 
-def no_grad_fn() -> RuntimeError:
+def no_grad_fn(index: int = 0) -> RuntimeError:
     return RuntimeError(
-        "element 0 of tensors does not require grad and does not have a grad_fn"
+        f"element {index} of tensors does not require grad and does not have a grad_fn"
     )
 
 
@@ -264,10 +264,10 @@ def nan_gradient(node: str, output: int, place: str, line: str) -> RuntimeError:
     )
 
 
-def unused_in_graph() -> RuntimeError:
+def unused_in_graph(index: int) -> RuntimeError:
     return RuntimeError(
-        "One of the differentiated Tensors appears to not have been used in the graph. Set "
-        "allow_unused=True if this is the desired behavior."
+        f"The differentiated Tensor at index {index} appears to not have been used in the graph. "
+        f"Set allow_unused=True if this is the desired behavior."
     )
 
 

@@ -377,8 +377,11 @@ class Tensor:
         if value is not None:
             if not isinstance(value, Tensor):
                 raise TypeError(
-                    f"assigned grad expected to be a Tensor or None but got {type(value)}"
+                    f"assigned grad expected to be a Tensor or None but got grad of type "
+                    f"{type(value).__name__}"
                 )
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
             if value._shape != self._shape:
                 raise RuntimeError(
                     f"assigned grad has data of a different size: {list(value._shape)} for a "
@@ -390,6 +393,10 @@ class Tensor:
                     f"of {self.dtype!r}"
                 )
         self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
 
     def backward(
         self,
@@ -403,12 +410,12 @@ class Tensor:
         gradient: the cotangent, of this tensor's shape; needed unless it has one element.
         """
         if inputs is not None:
-            inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-            if not inputs:
-                raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+            from rushlight.autograd import grad_api  # comes after tensors
+
+            return grad_api.backward(self, gradient, retain_graph, create_graph, None, inputs)
         keep = create_graph if retain_graph is None else retain_graph
         current_node(self)
-        engine.backward([self], [gradient], keep, create_graph, inputs)
+        return engine.backward([self], [gradient], keep, create_graph)
 
     def detach(self) -> Tensor:
         """The same memory without gradient history."""
@@ -481,7 +488,10 @@ class Tensor:
             if target is not None:
                 engine.accumulate(target, grad, config.scopes.grad_enabled)
 
-        self.register_hook(keep)
+        node = current_node(self)
+        assert node is not None, "it is no leaf"
+        node.touch()
+        node.retainers = {**(node.retainers or {}), self._output: keep}
 
     @property
     def retains_grad(self) -> bool:

@@ -7,9 +7,10 @@ everything else.
 import importlib as _importlib
 from typing import Any as _Any  # names of any kind
 
-from rushlight.autograd.anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
-from rushlight.autograd.modes import (
+from rushlight.autograd.anomaly_mode import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
+from rushlight.autograd.grad_mode import (
     enable_grad,
+    enforce_grad_layout_policy,
     inference_mode,
     is_grad_enabled,
     no_grad,
@@ -22,6 +23,7 @@ _LATER = {
     "Function": "function",
     "FunctionCtx": "function",
     "InplaceFunction": "function",
+    "NestedIOFunction": "function",
     "once_differentiable": "function",
     "grad": "grad_api",
     "backward": "grad_api",
@@ -36,18 +38,13 @@ def __getattr__(name: str) -> _Any:
         "functional",
         "function",
         "grad_api",
-        "anomaly",
         "forward_ad",
         "graph",
-        "profiler",
+        "variable",
     ):
         return _importlib.import_module(f"rushlight.autograd.{name}")
     if name == "Variable":
-        from rushlight.tensor import Tensor  # tensors come after the engine
-
-        return Tensor
-    if name == "grad_mode":
-        return _importlib.import_module("rushlight.autograd.modes")
+        return _importlib.import_module("rushlight.autograd.variable").Variable
     if name not in _LATER:
         raise AttributeError(f"module 'rushlight.autograd' has no attribute {name!r}")
     home = _importlib.import_module(f"rushlight.autograd.{_LATER[name]}")

@@ -16,7 +16,7 @@ from typing import Any  # tensors come later
 
 from rushlight import config, errors
 from rushlight.autograd import nan_search
-from rushlight.autograd.modes import enable_grad, no_grad
+from rushlight.autograd.grad_mode import enable_grad, no_grad
 from rushlight.devices import META
 from rushlight.ops import batching
 from rushlight.ops.movement import Placed
@@ -64,8 +64,10 @@ def backward(
     create_graph: bool,
     inputs: Sequence[Any] | None = None,
 ) -> None:
-    """AccumulateGrad gradients into `.grad` of leaves (or of `inputs` alone)."""
-    grads = [seed(root, g) for root, g in zip(roots, gradients, strict=True)]
+    """Accumulate gradients into `.grad` of leaves (or of `inputs` alone)."""
+    if not roots:
+        return
+    grads = [seed(root, g, i) for i, (root, g) in enumerate(zip(roots, gradients, strict=True))]
     trace = local.trace
     root = roots[0]
     can_memo = len(roots) == 1 and inputs is None and not create_graph and gradients[0] is None
@@ -77,23 +79,22 @@ def backward(
     if inputs is not None:
         found = walk.run_to([_target_of(t) for t in inputs])
         for t, g in zip(inputs, found, strict=True):
-            if g is not None:
+            if g is None:
+                continue
+            if isinstance(t._node, AccumulateGrad):
+                accumulate_at(t._node, t, g, create_graph)
+            else:
                 accumulate(t, g, create_graph)
         return
     walk.run()
 
 
-def seed(root: Any, gradient: Any) -> Any:
+def seed(root: Any, gradient: Any, index: int = 0) -> Any:
     """The cotangent of a root: ones for a scalar, otherwise what the caller gave, checked."""
     if root._node is None:
-        raise errors.no_grad_fn()
+        raise errors.no_grad_fn(index)
     if gradient is not None:
-        if gradient.shape != root.shape:
-            raise RuntimeError(
-                f"Mismatch in shape: grad_output[0] has a shape of {list(gradient.shape)} and "
-                f"output[0] has a shape of {list(root.shape)}."
-            )
-        return gradient
+        return _given(root, gradient, index)
     if root.numel() != 1:
         raise errors.grad_not_scalar(root.shape)
     if not root.dtype.is_floating_point:
@@ -104,6 +105,25 @@ def seed(root: Any, gradient: Any) -> Any:
     with no_grad():
         one = OPS["full"](shape=tuple(root.shape), value=1.0, dtype=root.dtype)
     return recorder.beside(one, root) if config.process.has_places else one
+
+
+def _given(root: Any, gradient: Any, index: int) -> Any:
+    if not isinstance(gradient, trace_hooks.tensor_class):
+        raise TypeError(
+            f"gradients can be either Tensors or None, but got {type(gradient).__name__}"
+        )
+    if gradient.shape != root.shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{index}] has a shape of {list(gradient.shape)} and "
+            f"output[{index}] has a shape of {list(root.shape)}."
+        )
+    if gradient.dtype.is_complex != root.dtype.is_complex:
+        raise RuntimeError(
+            f"For complex Tensors, both grad_output and output are required to have the same "
+            f"dtype. Mismatch in dtype: grad_output[{index}] has a dtype of {gradient.dtype!r} "
+            f"and output[{index}] has a dtype of {root.dtype!r}."
+        )
+    return gradient
 
 
 def _target_of(tensor: Any) -> tuple[Node, int]:
@@ -254,7 +274,7 @@ class Walk:
             self._here = (node,)
             if self.needed is not None and node not in self.needed:
                 continue
-            grads = self._call_prehooks(node, grads)
+            self._call_tensor_hooks(node, grads)
             if self.wanted is not None:
                 for output, grad in grads.items():
                     at = self.wanted.get((node, output))
@@ -284,13 +304,14 @@ class Walk:
         target = node.target()
         if target is None:
             return
-        with recording:  # another thread may add to the same gradient
-            accumulate(target, grads[0], self.create_graph)
-        if node.accumulate_hooks:
-            for hook in list(node.accumulate_hooks.values()):
-                hook(target)
+        grads = self._call_prehooks(node, grads)
+        accumulate_at(node, target, grads[0], self.create_graph)
+        if node.hooks:
+            for hook in list(node.hooks.values()):
+                hook((), _all_of(node, grads))
 
-    def _call_prehooks(self, node: Node, grads: Gradients) -> Gradients:
+    def _call_tensor_hooks(self, node: Node, grads: Gradients) -> None:
+        """Hooks on the results' gradients; what is retained is what they leave."""
         if node.output_hooks:
             for output, hooks in node.output_hooks.items():
                 for hook in list(hooks.values()):
@@ -298,13 +319,20 @@ class Walk:
                         with self.mode():
                             changed = hook(grads[output])
                         if changed is not None:
-                            grads[output] = changed
+                            grads[output] = _checked(hook, grads[output], changed)
+        if node.retainers:
+            for output, retain in node.retainers.items():
+                if output in grads:
+                    with self.mode():
+                        retain(grads[output])
+
+    def _call_prehooks(self, node: Node, grads: Gradients) -> Gradients:
         if node.prehooks:
             for hook in list(node.prehooks.values()):
-                given = tuple(grads.get(i) for i in range(max(len(node.out_types), 1)))
-                changed = hook(given)
+                changed = hook(_all_of(node, grads))
                 if changed is not None:
-                    grads = dict(enumerate(changed))
+                    changed = changed if isinstance(changed, tuple) else (changed,)
+                    grads = {i: g for i, g in enumerate(changed) if g is not None}
         return grads
 
     def _step(self, node: Node, grads: Gradients) -> None:
@@ -315,13 +343,14 @@ class Walk:
                         self.send(after, output, _outside(grads[0], after))
             return
         node.check_alive()
+        grads = self._call_prehooks(node, grads)
         with self.mode():
             saved_operands = node.saved
             results = node_gradients(node, grads, saved_operands)
             if node.hooks or config.scopes.anomaly:
                 results = [_whole(r) for r in results]
             if node.hooks:
-                given = tuple(grads.get(i) for i in range(max(len(node.out_types), 1)))
+                given = _all_of(node, grads)
                 for hook in list(node.hooks.values()):
                     changed = hook(tuple(results), given)
                     if changed is not None:
@@ -335,6 +364,29 @@ class Walk:
                     self.send(after, output, fit(_outside(grad, after), saved))
         if not self.retain_graph and local.trace.free_node(node):
             self.freed.append(node.index)
+
+
+def _all_of(node: Node, grads: Gradients) -> tuple[Any, ...]:
+    """The gradients of all results of a node, None where there is none."""
+    return tuple(grads.get(i) for i in range(max(len(node.out_types), 1)))
+
+
+def _checked(hook: Any, before: Any, changed: Any) -> Any:
+    """What a hook made of a gradient: a tensor of its shape and dtype."""
+    name = getattr(hook, "__name__", repr(hook))
+    if not isinstance(changed, trace_hooks.tensor_class):
+        raise TypeError(f"expected Variable, but hook returned '{type(changed).__name__}'")
+    if changed.dtype is not before.dtype:
+        raise RuntimeError(
+            f"hook '{name}' has changed the type of value (was {before.dtype!r} got "
+            f"{changed.dtype!r})"
+        )
+    if changed.shape != before.shape:
+        raise RuntimeError(
+            f"hook '{name}' has changed the size of value (was {list(before.shape)} got "
+            f"{list(changed.shape)})"
+        )
+    return changed
 
 
 def without_history(x: Any) -> Any:
@@ -445,6 +497,15 @@ def sum_to(grad: Any, shape: tuple[int, ...]) -> Any:
     if dims:
         grad = grad.sum(dims, keepdim=True)
     return grad.reshape(shape)
+
+
+def accumulate_at(node: Any, target: Any, grad: Any, create_graph: bool) -> None:
+    """Add to the gradient of a leaf, and tell its hooks."""
+    with recording:  # another thread may add to the same gradient
+        accumulate(target, grad, create_graph)
+    if node.accumulate_hooks:
+        for hook in list(node.accumulate_hooks.values()):
+            hook(target)
 
 
 def accumulate(tensor: Any, grad: Any, create_graph: bool) -> None:

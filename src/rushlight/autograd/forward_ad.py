@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rushlight.autograd import tangents
-from rushlight.autograd.modes import Decorating
+from rushlight.autograd.grad_mode import Decorating
 from rushlight.autograd.tangents import Level
 from rushlight.config import scopes
 from rushlight.tensor import Tensor

@@ -11,7 +11,7 @@ from typing import Any  # forward takes and returns anything
 from rushlight import config, errors
 from rushlight.autograd import custom_tangents, engine
 from rushlight.autograd.intermediates import Forward, Kept
-from rushlight.autograd.modes import no_grad
+from rushlight.autograd.grad_mode import no_grad
 from rushlight.ops import batching
 from rushlight.ops.registry import Op, TensorType
 from rushlight.tensor import Tensor
@@ -114,9 +114,23 @@ class FunctionCtx:
             return self._for_tangents
         if self._node is not None and self._node.freed:
             raise errors.graph_freed(self._node.name(), "")
-        return tuple(None if s is None else s.get() for s in self._saved)
+        found = tuple(None if s is None else s.get() for s in self._saved)
+        if self.clear_saved_tensors_on_access and not self._is_retained():
+            self._saved = ()
+            self._node.freed = True
+        return found
 
     saved_variables = saved_tensors
+    clear_saved_tensors_on_access = False  # whether looking at them in backward lets them go
+
+    @staticmethod
+    def _is_retained() -> bool:
+        """Whether this is no backward, or one after which another may come."""
+        walk = engine.current_walk()
+        return walk is None or walk.retain_graph
+
+    def mark_shared_storage(self, *pairs: tuple[Tensor, Tensor]) -> None:
+        """Accepted for programs that still call it: which tensors share memory is known."""
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Say which inputs `forward` wrote into; they must be among its results."""
@@ -226,6 +240,7 @@ class Function(FunctionCtx):
             "forward mode AD."
         )
 
+    boxed_grads_call = False  # whether `backward` takes its gradients as one list
     generate_vmap_rule = False  # whether `forward` may see samples of `vmap`
     _passes_samples = False  # a Function of the library's own, which may anyway
 
@@ -278,7 +293,16 @@ class Function(FunctionCtx):
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
 
-InplaceFunction = Function
+class InplaceFunction(Function):
+    """A Function of the old kind, which remembers whether it works in place."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
+class NestedIOFunction(Function):
+    """A Function of the old kind: `apply` of any Function takes nested arguments as they are."""
 
 
 def _attach(cls: type[Function], ctx: Any, args: Sequence[Any], outputs: Sequence[Any]) -> Any:
@@ -353,6 +377,8 @@ def _run(cls: type[Function], ctx: Any, node: Node, grads: dict[int, Any]) -> Se
             grad = engine.zeros(type)
         given.append(grad)
     rule = cls.backward if cls.backward is not Function.backward else cls.vjp
+    if cls.boxed_grads_call:
+        given = [given]
     if ctx._intermediates is not None and config.scopes.grad_enabled:
         with ctx._intermediates.with_history(ctx):
             results = rule(ctx, *given)
@@ -401,13 +427,13 @@ def _check_gradient(node: Node, i: int, grad: Any) -> None:
         )
 
 
-def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A `backward` whose gradients carry no history, so that they cannot be differentiated."""
 
-    @functools.wraps(backward)
+    @functools.wraps(fn)
     def inner(ctx: Any, *grads: Any) -> Any:
         with no_grad():
-            results = backward(ctx, *grads)
+            results = fn(ctx, *grads)
         if isinstance(results, tuple):
             return tuple(r.detach() if isinstance(r, Tensor) else r for r in results)
         return results.detach() if isinstance(results, Tensor) else results

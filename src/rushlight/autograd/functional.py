@@ -12,7 +12,7 @@ from typing import Any  # functions of tensors or tuples of tensors
 
 from rushlight.autograd import engine
 from rushlight.autograd.grad_api import grad
-from rushlight.autograd.modes import enable_grad
+from rushlight.autograd.grad_mode import enable_grad
 from rushlight.ops.creation import eye
 from rushlight.ops.rearrange import stack
 from rushlight.tensor import Tensor

@@ -20,9 +20,12 @@ __all__ = [
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
+    "region_activation_memory_budget",
     "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
+    "set_override_stale_capture_stream",
+    "set_warn_on_accumulate_grad_stream_mismatch",
 ]
 
 _disabled: list[str] = []  # reasons why no hooks may be set, the innermost last
@@ -169,3 +172,31 @@ class _Handles:
 
     def __exit__(self, *_: object) -> None:
         self.remove()
+
+
+# -- names for what there is none of here
+
+
+def region_activation_memory_budget(budget: float) -> contextlib.AbstractContextManager[None]:
+    """PyTorch's advice to its graph compiler about a traced region: RuntimeError elsewhere, so
+    always here; TypeError for a budget that is no number, ValueError for one outside [0, 1].
+
+    `torch.utils.checkpoint` decides what is computed again.
+    """
+    name = "torch.autograd.graph.region_activation_memory_budget"
+    if isinstance(budget, bool) or not isinstance(budget, int | float):
+        raise TypeError(f"{name}: expects a float, got {type(budget).__name__}")
+    if not 0.0 <= budget <= 1.0:
+        raise ValueError(f"{name}: must be in [0, 1], got {budget}")
+    raise RuntimeError(
+        f"{name}: no region is traced ahead of time; use torch.utils.checkpoint to compute "
+        f"activations again"
+    )
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
+    """Accepted for programs that set it: there are no streams whose mismatch could matter."""
+
+
+def set_override_stale_capture_stream(enabled: bool) -> None:
+    """Accepted for programs that set it: there are no streams that a capture could miss."""

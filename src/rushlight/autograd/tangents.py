@@ -21,7 +21,7 @@ from typing import Any  # tensors come later
 
 from rushlight import errors
 from rushlight.autograd import engine
-from rushlight.autograd.modes import enable_grad
+from rushlight.autograd.grad_mode import enable_grad
 from rushlight.config import process, scopes
 from rushlight.ops.complex_parts import RECAST
 from rushlight.ops.movement import AS_STRIDED, Placed, in_order, take_view

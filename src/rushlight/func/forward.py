@@ -7,7 +7,7 @@ from typing import Any  # functions of anything
 
 from rushlight import tree
 from rushlight.autograd import engine, tangents
-from rushlight.autograd.modes import enable_grad
+from rushlight.autograd.grad_mode import enable_grad
 from rushlight.config import scopes
 from rushlight.func.arguments import check_tensors, output_leaves, split_aux
 from rushlight.func.reverse import Derivation, finished

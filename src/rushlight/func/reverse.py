@@ -15,7 +15,7 @@ from typing import Any  # functions of anything
 
 from rushlight import tree
 from rushlight.autograd import engine
-from rushlight.autograd.modes import enable_grad
+from rushlight.autograd.grad_mode import enable_grad
 from rushlight.autograd.tangents import is_smooth
 from rushlight.config import scopes
 from rushlight.func.arguments import (
@@ -96,7 +96,7 @@ def has_history(tensors: Sequence[Any]) -> bool:
         node = stack.pop()
         if isinstance(node, AccumulateGrad) and (not isinstance(node, Input) or node.is_open):
             return True
-        for after, _ in node.next:
+        for after, _ in () if node.is_spent else node.next:
             if after is not None and after not in seen:
                 seen.add(after)
                 stack.append(after)

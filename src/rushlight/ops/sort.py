@@ -299,6 +299,14 @@ def _packed(first: Any, *rest: Any) -> Any:
     return (first, *wanted) if wanted else first
 
 
+DISTINCT = Op(  # values that NumPy found: they require gradients, which nobody can give them
+    "unique",
+    type=lambda found, input: found,
+    lower=lambda k, found, input: found,
+    vjp=None,
+)
+
+
 @public("torch", "Tensor")
 def unique(
     input: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
@@ -323,7 +331,7 @@ def unique(
     )
     inverse = inverse.reshape(values.shape if axis is None else (-1,))
     return _packed(
-        made_of(found, input.dtype),
+        DISTINCT(made_of(found, input.dtype), input),
         made_of(inverse, dt.int64) if return_inverse else None,
         made_of(counts, dt.int64) if return_counts else None,
     )
@@ -353,7 +361,7 @@ def unique_consecutive(
     inverse = np.cumsum(starts) - 1
     counts = np.diff(np.append(np.flatnonzero(starts), len(rows)))
     return _packed(
-        made_of(found, input.dtype),
+        DISTINCT(made_of(found, input.dtype), input),
         made_of(inverse.reshape(values.shape if dim is None else (-1,)), dt.int64)
         if return_inverse
         else None,

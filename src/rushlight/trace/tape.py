@@ -26,6 +26,7 @@ class _Rare:
 
     hooks: dict[int, Callable[..., Any]] | None = None  # after the node's rule
     output_hooks: Any = None  # on gradients of its results: {output: {id: hook}}
+    retainers: Any = None  # keep gradients of its results: {output: function}
     prehooks: Any = None  # {id: hook} on all gradients of its results, before the rule
     freed = False
 
@@ -164,7 +165,7 @@ class Node(_Rare):
 
     @property
     def has_hooks(self) -> bool:
-        return bool(self.hooks or self.output_hooks or self.prehooks)
+        return bool(self.hooks or self.output_hooks or self.retainers or self.prehooks)
 
 
 class AccumulateGrad(Node):
@@ -182,11 +183,11 @@ class AccumulateGrad(Node):
         return self.target()
 
     def name(self) -> str:
-        return "AccumulateGrad"
+        return "torch::autograd::AccumulateGrad"
 
     @property
     def has_hooks(self) -> bool:
-        return bool(self.hooks or self.output_hooks or self.prehooks or self.accumulate_hooks)
+        return super().has_hooks or bool(self.accumulate_hooks)
 
 
 class Input(AccumulateGrad):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any  # decorates any function
 
@@ -28,7 +29,7 @@ class Decorating:
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isclass(function):
-            raise TypeError(f"{type(self).__name__} decorates functions, not classes")
+            return _around_making(self, function)
         if inspect.isgeneratorfunction(function):
             return _wrap_generator(self.clone, function)
 
@@ -40,6 +41,18 @@ class Decorating:
         return inner
 
 
+def _around_making(mode: Decorating, cls: type[Any]) -> type[Any]:
+    """A class whose objects are made under the mode; its methods are as they were."""
+    warnings.warn(
+        f"Decorating the class {cls.__name__} applies {type(mode).__name__} to its making only. "
+        f"Use it as a context manager, or decorate `__init__`, to say so.",
+        FutureWarning,
+        stacklevel=4,
+    )
+    cls.__init__ = mode(cls.__init__)
+    return cls
+
+
 def _wrap_generator(
     clone: Callable[[], Any], function: Callable[..., Any]
 ) -> Callable[..., Any]:
@@ -48,14 +61,25 @@ def _wrap_generator(
     @functools.wraps(function)
     def inner(*args: Any, **kwargs: Any) -> Any:
         generator = function(*args, **kwargs)
-        sent = None
-        while True:
+
+        def resume(step: Callable[..., Any], *given: Any) -> Any:
             with clone():
+                return step(*given)
+
+        try:
+            item = resume(generator.send, None)
+            while True:
                 try:
-                    item = generator.send(sent)
-                except StopIteration as stop:
-                    return stop.value
-            sent = yield item
+                    sent = yield item
+                except GeneratorExit:
+                    resume(generator.close)
+                    raise
+                except BaseException as thrown:  # the consumer's, who gets what comes of it
+                    item = resume(generator.throw, thrown)
+                else:
+                    item = resume(generator.send, sent)
+        except StopIteration as stop:
+            return stop.value
 
     return inner
 
@@ -89,16 +113,16 @@ class no_grad(_Mode):
     False
     """
 
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+    def __new__(cls, orig_func: Callable[..., Any] | None = None) -> Any:
         mode = object.__new__(cls)
-        if function is None:
+        if orig_func is None:
             return mode
         _Mode.__init__(mode, cls.on)
-        return mode(function)
+        return mode(orig_func)
 
     on = False
 
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:
+    def __init__(self, orig_func: Callable[..., Any] | None = None) -> None:
         super().__init__(self.on)
 
 
@@ -139,7 +163,7 @@ class inference_mode(_Mode):
         return made
 
     def __init__(self, mode: bool = True) -> None:
-        super().__init__(not mode if mode else scopes.grad_enabled)
+        super().__init__(not mode)
         self.mode = mode
         self.outer: list[bool] = []
 
@@ -164,6 +188,25 @@ class set_multithreading_enabled(contextlib.AbstractContextManager[None]):
 
     def __exit__(self, *_: object) -> None:
         return None
+
+    def clone(self) -> set_multithreading_enabled:
+        return set_multithreading_enabled(self.mode)
+
+
+class enforce_grad_layout_policy(Decorating):
+    """Accepted for programs that use it: a first gradient lies in memory row by row."""
+
+    def __init__(self, enable: bool = True) -> None:
+        self.mode = enable
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def clone(self) -> enforce_grad_layout_policy:
+        return enforce_grad_layout_policy(self.mode)
 
 
 def is_grad_enabled() -> bool:
