@@ -18,6 +18,7 @@ from rushlight.ops import creation
 from rushlight.ops.fill_value import holds
 from rushlight.ops.registry import OPS, TensorType
 from rushlight.runtime import buffers
+from rushlight.trace.inference import note_data
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.trace import hooks
 from rushlight.trace.value import Storage, Value
@@ -53,6 +54,7 @@ def tensor_on(array: Any, kind: dtype) -> Tensor:
     count = buffer.nbytes // kind.itemsize
     is_plain = array.flags.c_contiguous
     value = Value(TensorType(tuple(array.shape) if is_plain else (count,), kind), buffer)
+    note_data(value)
     storage = Storage(value)
     storage.buffer = buffer
     value.claimed = True
@@ -79,6 +81,7 @@ def tensor_of_array(array: Any, kind: dtype) -> Tensor:
     else:
         with np.errstate(all="ignore"):
             stored[...] = array
+    note_data(value)
     return make_tensor(hooks.tensor_class, Storage(value), value.type)
 
 
@@ -89,6 +92,7 @@ def tensor_of_number(number: float, kind: dtype) -> Tensor:
         return tensor_of_array(number, kind)
     value = Value(TensorType((), kind), buffers.Buffer(kind.itemsize))
     ctypes.memmove(value.buffer.address, layout.pack(number), kind.itemsize)
+    note_data(value)
     return make_tensor(hooks.tensor_class, Storage(value), value.type)
 
 

@@ -36,6 +36,7 @@ class _Process:
     default_device: device = CPU
     backend: str = "compiled"
     has_overrides: bool = False  # some class overrides functions (overrides/dispatch.py)
+    has_inference: bool = False  # inference mode was used (trace/inference.py)
     has_places: bool = False  # some tensor is, or is to be, elsewhere than on the CPU
 
 

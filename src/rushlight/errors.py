@@ -271,6 +271,22 @@ def unused_in_graph(index: int) -> RuntimeError:
     )
 
 
+def inference_saved() -> RuntimeError:
+    return RuntimeError(
+        "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+        "inference mode in computation tracked by autograd. To work around this, you can make a "
+        "clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead "
+        "of `torch.inference_mode()`."
+    )
+
+
+def inference_in_place() -> RuntimeError:
+    return RuntimeError(
+        "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
+        "clone to get a normal tensor before doing inplace update."
+    )
+
+
 def numpy_needs_detach() -> RuntimeError:
     return RuntimeError(
         "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."

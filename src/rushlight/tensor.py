@@ -26,7 +26,7 @@ from rushlight.ops import (
     selection,
 )
 from rushlight.ops.registry import Op, recorder
-from rushlight.trace import origin
+from rushlight.trace import inference, origin
 from rushlight.trace.placement import is_meta
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import AccumulateGrad, Node, RemovableHandle
@@ -301,7 +301,8 @@ class Tensor:
         return self.dtype.is_signed
 
     def is_inference(self) -> bool:
-        return False
+        """Whether it was made in `inference_mode`."""
+        return inference.is_made_inside(self._storage.value)
 
     def is_pinned(self) -> bool:
         return False
@@ -339,6 +340,11 @@ class Tensor:
             return self
         if not (self.dtype.is_floating_point or self.dtype.is_complex):
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        if self.is_inference() and not config.scopes.inference:
+            raise RuntimeError(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not "
+                "allowed."
+            )
         if self._node is None:
             self._node = AccumulateGrad(self)
             self._output = 0
@@ -360,6 +366,8 @@ class Tensor:
 
     @property
     def _version(self) -> int:
+        if self.is_inference():
+            raise RuntimeError("Inference tensors do not track version counter.")
         return self._storage.version
 
     @property

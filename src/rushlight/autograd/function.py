@@ -15,7 +15,7 @@ from rushlight.autograd.grad_mode import no_grad
 from rushlight.ops import batching
 from rushlight.ops.registry import Op, TensorType
 from rushlight.tensor import Tensor
-from rushlight.trace import packing
+from rushlight.trace import inference, packing
 from rushlight.trace.tape import Node
 from rushlight.trace.trace import local, recording
 from rushlight.trace.value import Value
@@ -286,6 +286,8 @@ class Function(FunctionCtx):
         if given:
             outputs = custom_tangents.with_own_values(outputs, args, ctx._dirty)
         if forward is not None:
+            if config.process.has_inference:
+                _check_saved(ctx)
             outputs = _attach(cls, ctx, args, outputs)
             ctx._intermediates = Kept(forward, ctx) or None
         custom_tangents.hand_out(cls, ctx, args, outputs, given)
@@ -326,6 +328,12 @@ def _attach(cls: type[Function], ctx: Any, args: Sequence[Any], outputs: Sequenc
             if saved is not None and saved.is_of(out):
                 saved.note_history(out)
     return given
+
+
+def _check_saved(ctx: Any) -> None:
+    for saved in ctx._saved:
+        if saved is not None and saved.tensor is not None:
+            inference.check_saved(saved.tensor)
 
 
 def _node_of(cls: type[Function], ctx: Any, args: Sequence[Any]) -> FunctionNode:

@@ -152,6 +152,12 @@ class set_grad_enabled(_Mode):
         return super().__call__(function)
 
 
+def _switch_inference(is_on: bool) -> None:
+    from rushlight.trace import inference  # traces come after the modes
+
+    inference.switch(is_on)
+
+
 class inference_mode(_Mode):
     """`no_grad` whose results can never require grad afterwards."""
 
@@ -170,11 +176,11 @@ class inference_mode(_Mode):
     def __enter__(self) -> None:
         super().__enter__()
         self.outer.append(scopes.inference)
-        scopes.inference = self.mode
+        _switch_inference(self.mode)
 
     def __exit__(self, *exc: object) -> None:
         super().__exit__()
-        scopes.inference = self.outer.pop()
+        _switch_inference(self.outer.pop())
 
     def clone(self) -> inference_mode:
         return inference_mode(self.mode)

@@ -12,6 +12,7 @@ from rushlight import tree
 from rushlight.replay.capture import Capture, Draw, Flush, Refused, Step
 from rushlight.runtime import buffers
 from rushlight.tensor import Tensor
+from rushlight.trace.inference import note_data
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import Node
 from rushlight.trace.trace import hooks, local, recording
@@ -36,6 +37,7 @@ class _Result:
 
     def make(self, storages: Sequence[Storage]) -> Tensor:
         storage = storages[self.at]
+        note_data(storage.value)
         made: Tensor = make_tensor(Tensor, storage, storage.value.type)
         made.dtype = self.dtype
         if self.view is not None:

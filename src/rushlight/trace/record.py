@@ -351,6 +351,10 @@ def _miss(
     if is_short and not _ends_gradients(edge):
         edge.out = edge.outs[0]
     edge.keeps = _kept(op, len(described))
+    if config.process.has_inference and any(index >= 0 for index in key[4::3]):
+        for x, is_kept in zip(operands, edge.keeps, strict=True):
+            if is_kept and isinstance(x, hooks.tensor_class):
+                hooks.check_saved(x)
     parent.children[key] = edge
     trace.edges += 1
     if len(parent.children) > 1:

@@ -51,6 +51,9 @@ class Hooks:
     with_tangents: Callable[[Any, Any], Any]
     alias: Callable[[Any], Any]  # a handle on the same elements, without derivatives
     spread: Callable[[Value, TensorType], Value]
+    mark_made: Callable[[Trace], None]
+    note_contents: Callable[[Value, Value], None]
+    check_saved: Callable[[Any], None]
 
     @staticmethod
     def source_of_tangents(x: Any) -> Any:
@@ -72,6 +75,7 @@ class Trace:
         self.packing: tuple[Any, ...] = ()  # hooks for saved tensors, the innermost last
         self.may_window = True  # off while an in-place form reads what it is about to write
         self.watchers: list[Callable[[list[Value]], None]] = []  # told what a flush will make
+        self.inference_since = (-1, 0, 0)  # epoch, values and position when its mode changed
         self.no_windows: list[Value] = []  # views of these are read as views
         self.restart()
 
@@ -114,6 +118,8 @@ class Trace:
         # number
         if value.type.weak:
             kind = "leaf"
+        if value.inference:
+            kind = "inference"
         key = (value.type, kind) if kind else value.type
         edge = self.step(key, "leaf", self.edge.next + 1)
         if not edge.outs:
@@ -264,6 +270,8 @@ class Trace:
             self.windows = {}
             impure_epochs.discard(self.epoch)
             alive = [v for r in self.live if (v := r()) is not None]
+            if config.scopes.inference:
+                hooks.mark_made(self)
             if config.process.has_places:
                 alive = hooks.with_elements(alive)
             for watch in self.watchers:
@@ -334,6 +342,8 @@ local = _Local()
 def write_storage(trace: Trace, storage: Storage, value: Value) -> None:
     """Give a storage its next Value; memory it already has is written at the flush."""
     old = storage.value
+    if config.process.has_inference and config.scopes.inference:
+        hooks.note_contents(old, value)
     if value.type is not old.type and value.type.levels != old.type.levels:
         value = _for_samples(value, old.type)
     if old.buffer is not None and storage.buffer is None and not old.claimed:

@@ -29,6 +29,8 @@ class Value:
     trace: Any
     buffer: Any
     claimed: bool
+    inference: bool | None = None  # made in inference mode (trace/inference.py); None: not yet
+    # known, or made before any
     error: BaseException | None = None  # rare, so only the class has it until one is set
 
     def __init__(self, type: TensorType, buffer: Any = None) -> None:

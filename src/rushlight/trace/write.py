@@ -13,6 +13,7 @@ from typing import Any  # tensors come later
 from rushlight import config, errors, views
 from rushlight.ops.registry import OPS, Op, TensorType, recorder
 from rushlight.trace import origin
+from rushlight.trace.inference import check_written
 from rushlight.trace.record import make_tensor, set_view, value_tensor
 from rushlight.trace.tape import AccumulateGrad, Node
 from rushlight.trace.trace import hooks, local, recording, write_storage
@@ -109,6 +110,8 @@ def out_type(t: Any) -> TensorType:
 
 def check_writable(x: Any, source: Any, op_name: str) -> None:
     """Raise what PyTorch raises for writes that would lose or corrupt something."""
+    if config.process.has_inference:
+        check_written(x)
     if config.scopes.grad_enabled:
         if isinstance(x._node, AccumulateGrad):
             raise errors.leaf_in_place(op_name)
