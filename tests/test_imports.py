@@ -108,6 +108,7 @@ ROOMS = [
 API = {
     "autograd.forward_ad", "autograd.function", "autograd.function_batch",
     "autograd.functional", "autograd.grad_api", "autograd.gradcheck", "autograd.graph",
+    "autograd.variable",
 }  # fmt: skip
 
 # The public namespace: `import rushlight as torch`. The rooms after it are written as a user
@@ -128,7 +129,7 @@ LATE_IMPORTS = {
     ("ops", "__init__"): "composites of a few public functions",
     ("random", "arrays"): "the state of a generator is given out as a tensor",
     ("gradients", "func"): "Jacobians by forward mode are those of a transform",
-    ("autograd", "tensor"): "Variable is another name of Tensor",
+    ("tensor", "gradients"): "only `backward(inputs=...)` needs what takes edges and lists",
     ("pipeline", "native"): "LLVM is loaded by the first flush, not by the import",
     ("tensor", "__init__"): "a few methods are the namespace's functions by another name",
     ("surface", "overrides"): "only programs with classes that override need it",

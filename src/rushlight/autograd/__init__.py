@@ -7,7 +7,11 @@ everything else.
 import importlib as _importlib
 from typing import Any as _Any  # names of any kind
 
-from rushlight.autograd.anomaly_mode import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
+from rushlight.autograd.anomaly_mode import (
+    detect_anomaly,
+    is_anomaly_enabled,
+    set_detect_anomaly,
+)
 from rushlight.autograd.grad_mode import (
     enable_grad,
     enforce_grad_layout_policy,

@@ -19,6 +19,8 @@ class VariableMeta(type):
 class Variable(metaclass=VariableMeta):
     """`Variable(x, requires_grad=True)` is a tensor: on the memory of x, without its history."""
 
-    def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: bool = False) -> Any:
+    def __new__(
+        cls, data: Any = None, requires_grad: bool = False, volatile: bool = False
+    ) -> Any:
         made = Tensor() if data is None else data.detach()
         return made.requires_grad_(requires_grad)

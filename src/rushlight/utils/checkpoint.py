@@ -23,18 +23,32 @@ from rushlight.random.generator import default_generator, drawing_from
 from rushlight.tensor import Tensor
 from rushlight.trace import packing
 from rushlight.trace.trace import flush
+from rushlight.trace.value import Value
+from rushlight.utils import checkpoint_policies
+from rushlight.utils.checkpoint_policies import (
+    SAC_IGNORED_OPS,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
 __all__ = [
     "CheckpointError",
     "CheckpointFunction",
+    "CheckpointPolicy",
     "DefaultDeviceType",
+    "SAC_IGNORED_OPS",
+    "SelectiveCheckpointContext",
     "check_backward_validity",
     "checkpoint",
     "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
     "detach_variable",
+    "get_device_states",
     "noop_context_fn",
     "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
+    "set_device_states",
 ]
 
 ContextPair = tuple[contextlib.AbstractContextManager, contextlib.AbstractContextManager]
@@ -42,6 +56,19 @@ ContextPair = tuple[contextlib.AbstractContextManager, contextlib.AbstractContex
 
 class CheckpointError(RuntimeError):
     """The second run of a checkpointed function saved other tensors than the first."""
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The random states of the accelerators that hold an argument: of none."""
+    return [], []
+
+
+def set_device_states(
+    devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None
+) -> None:
+    """Set the random states of accelerators: there are none to name."""
+    if len(devices):
+        raise RuntimeError(f"set_device_states: no device {devices[0]} of type {device_type}")
 
 
 class DefaultDeviceType:
@@ -205,6 +232,7 @@ class _Again:
     ) -> None:
         self.function, self.surroundings = function, surroundings
         self.stops_early, self.is_checked = stops_early, is_checked
+        self.holding = 0  # operations that may go on although everything was saved
         self.kinds: list[tuple[Any, Any]] = []  # shape and dtype of what the first run saved
         self.found: dict[int, Tensor] = {}
 
@@ -222,12 +250,15 @@ class _Again:
     def run(self) -> None:
         flush()  # the first run must not be computed together with the second
         self.found = {}
-        self.count = 0
+        self.count = self.holding = 0
+        checkpoint_policies.runs.append(self)
         try:
             with self.surroundings.restored():
                 self.function(saved_tensors_hooks(self._take, lambda tensor: tensor))
         except _Enough:
             pass
+        finally:
+            checkpoint_policies.runs.pop()
         if self.count < len(self.kinds):
             raise CheckpointError(
                 f"torch.utils.checkpoint: A different number of tensors was saved during the "
@@ -251,9 +282,28 @@ class _Again:
                 f"is {kind} now."
             )
         self.found[place] = tensor.detach()
-        if self.stops_early and self.count == len(self.kinds):
-            raise _Enough
+        self._stop_if_done()
         return tensor  # for a backward inside the function
+
+    def _stop_if_done(self) -> None:
+        if self.stops_early and not self.holding and self.count == len(self.kinds):
+            raise _Enough
+
+    @contextlib.contextmanager
+    def unstopped(self) -> Iterator[None]:
+        """Let an operation end whose results may be replaced."""
+        self.holding += 1
+        try:
+            yield
+        finally:
+            self.holding -= 1
+        self._stop_if_done()
+
+    def replace(self, made: Value, kept: Value) -> None:
+        """A result that was saved has the elements that the first run kept."""
+        for tensor in self.found.values():
+            if tensor._storage.value is made:
+                tensor._storage.value = kept
 
 
 def _kept(argument: Any) -> Any:
