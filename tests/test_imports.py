@@ -129,6 +129,7 @@ LATE_IMPORTS = {
     ("ops", "__init__"): "composites of a few public functions",
     ("random", "arrays"): "the state of a generator is given out as a tensor",
     ("gradients", "func"): "Jacobians by forward mode are those of a transform",
+    ("trace", "autograd"): "what nodes saved is shown, and a node called, by few programs",
     ("tensor", "gradients"): "only `backward(inputs=...)` needs what takes edges and lists",
     ("pipeline", "native"): "LLVM is loaded by the first flush, not by the import",
     ("tensor", "__init__"): "a few methods are the namespace's functions by another name",

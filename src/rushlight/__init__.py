@@ -143,6 +143,7 @@ _ELSEWHERE = dict.fromkeys(_AUTOCAST, "amp.state") | {
     "while_loop": "control_flow",
     "DisableTorchFunction": "overrides",
     "DisableTorchFunctionSubclass": "overrides",
+    "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     "set_anomaly_enabled": "autograd.anomaly_mode",
     "from_dlpack": "utils.dlpack",
     "to_dlpack": "utils.dlpack",

@@ -21,7 +21,8 @@ class _Scopes(threading.local):
     grad_enabled = True
     inference = False
     devices: tuple[device, ...] = ()
-    anomaly = False
+    anomaly_mode = False  # what is_anomaly_enabled() says
+    anomaly = False  # whether NaNs are searched for
     levels: tuple[Any, ...] = ()  # of forward mode, the innermost last (autograd/tangents.py)
     autocast: dtype | None = None  # what LOW functions compute in (ops/precision.py)
 

@@ -176,6 +176,16 @@ def view_of_leaf_in_place(op: str) -> RuntimeError:
     )
 
 
+def custom_view_in_place(what: str) -> RuntimeError:
+    return RuntimeError(
+        f"Output 0 of a custom Function is a view and {what}. This view was created inside a "
+        f"custom Function (or because an input was returned as-is) and the autograd logic to "
+        f"handle view+inplace would override the custom backward associated with the custom "
+        f"Function, leading to incorrect gradients. Clone the output of the custom Function to "
+        f"write to it."
+    )
+
+
 def one_of_several_in_place(op: str, what: str) -> RuntimeError:
     return RuntimeError(
         f"Output of {op} is a view and {what}. This view is the output of a function that "
@@ -266,24 +276,24 @@ def nan_gradient(node: str, output: int, place: str, line: str) -> RuntimeError:
 
 def unused_in_graph(index: int) -> RuntimeError:
     return RuntimeError(
-        f"The differentiated Tensor at index {index} appears to not have been used in the graph. "
-        f"Set allow_unused=True if this is the desired behavior."
+        f"The differentiated Tensor at index {index} appears to not have been used in the "
+        f"graph. Set allow_unused=True if this is the desired behavior."
     )
 
 
 def inference_saved() -> RuntimeError:
     return RuntimeError(
         "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
-        "inference mode in computation tracked by autograd. To work around this, you can make a "
-        "clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead "
+        "inference mode in computation tracked by autograd. To work around this, you can make "
+        "a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead "
         "of `torch.inference_mode()`."
     )
 
 
 def inference_in_place() -> RuntimeError:
     return RuntimeError(
-        "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
-        "clone to get a normal tensor before doing inplace update."
+        "Inplace update to inference tensor outside InferenceMode is not allowed. You can make "
+        "a clone to get a normal tensor before doing inplace update."
     )
 
 

@@ -114,8 +114,8 @@ def _given(root: Any, gradient: Any, index: int) -> Any:
         )
     if gradient.shape != root.shape:
         raise RuntimeError(
-            f"Mismatch in shape: grad_output[{index}] has a shape of {list(gradient.shape)} and "
-            f"output[{index}] has a shape of {list(root.shape)}."
+            f"Mismatch in shape: grad_output[{index}] has a shape of {list(gradient.shape)} "
+            f"and output[{index}] has a shape of {list(root.shape)}."
         )
     if gradient.dtype.is_complex != root.dtype.is_complex:
         raise RuntimeError(
@@ -244,7 +244,7 @@ class Walk:
         """Add a cotangent of one output of a node, and schedule the node."""
         waiting = self.pending.get(node)
         if waiting is None:
-            self.pending[node] = {output: _whole(grad)}
+            self.pending[node] = {output: whole(grad)}
             heapq.heappush(self.heap, (-node.sequence, id(node), node))
         elif output in waiting:
             with self.mode():
@@ -252,7 +252,7 @@ class Walk:
                 is_placed = isinstance(grad, Placed)
                 waiting[output] = grad.added_to(total) if is_placed else total + grad
         else:
-            waiting[output] = _whole(grad)
+            waiting[output] = whole(grad)
 
     def mode(self) -> Any:
         """Under forward mode gradients have tangents, so their ops must be differentiable."""
@@ -348,7 +348,7 @@ class Walk:
             saved_operands = node.saved
             results = node_gradients(node, grads, saved_operands)
             if node.hooks or config.scopes.anomaly:
-                results = [_whole(r) for r in results]
+                results = [whole(r) for r in results]
             if node.hooks:
                 given = _all_of(node, grads)
                 for hook in list(node.hooks.values()):
@@ -394,7 +394,7 @@ def without_history(x: Any) -> Any:
     return x if x is None or x._node is None else alias(x)
 
 
-def _whole(grad: Any) -> Any:
+def whole(grad: Any) -> Any:
     """A gradient as a tensor."""
     return grad.tensor() if isinstance(grad, Placed) else grad
 
@@ -420,14 +420,14 @@ def node_gradients(node: Node, grads: Gradients, saved: tuple[Saved, ...]) -> Se
     op = node.op
     assert op is not None
     if op.name == "function":
-        return node.metadata["apply"](node, grads)  # type: ignore[no-any-return]
+        return node.apply(grads)  # type: ignore[attr-defined,no-any-return]
     count = len(node.out_types)
     if count == 1:
         g: Any = grads[0]
-        out: Any = _result(node.outs[0]) if node.outs else Ghost(*_shape_dtype(node))
+        out: Any = result_of(node.outs[0]) if node.outs else Ghost(*_shape_dtype(node))
     else:
         g = tuple(grads[i] if i in grads else zeros(node.out_types[i]) for i in range(count))
-        out = tuple(_result(v) for v in node.outs) if node.outs else None
+        out = tuple(result_of(v) for v in node.outs) if node.outs else None
     operands = [restore(s) for s in saved]
     named = dict(zip(op.attrs, node.attrs, strict=True))
     if config.scopes.grad_enabled:
@@ -436,7 +436,7 @@ def node_gradients(node: Node, grads: Gradients, saved: tuple[Saved, ...]) -> Se
     return results if isinstance(results, tuple) else (results,)
 
 
-def _result(saved: Any) -> Any:
+def result_of(saved: Any) -> Any:
     """A saved result as a tensor without history."""
     return value_tensor(saved) if type(saved) is Value else Held.of(saved.tensor()).tensor()
 
@@ -471,7 +471,7 @@ def _outside(grad: Any, node: Node) -> Any:
     """A gradient summed over the batches of `vmap` that the node it goes to is not in."""
     if not batching.levels_of(grad.part if isinstance(grad, Placed) else grad):
         return grad
-    return batching.summed(_whole(grad), node)
+    return batching.summed(whole(grad), node)
 
 
 def fit(grad: Any, saved: Saved) -> Any:

@@ -10,16 +10,16 @@ from typing import Any  # forward takes and returns anything
 
 from rushlight import config, errors
 from rushlight.autograd import custom_tangents, engine
+from rushlight.autograd.grad_mode import enable_grad, no_grad
 from rushlight.autograd.intermediates import Forward, Kept
-from rushlight.autograd.grad_mode import no_grad
 from rushlight.ops import batching
 from rushlight.ops.registry import Op, TensorType
 from rushlight.tensor import Tensor
 from rushlight.trace import inference, packing
-from rushlight.trace.tape import Node
+from rushlight.trace.tape import AccumulateGrad, Node
 from rushlight.trace.trace import local, recording
 from rushlight.trace.value import Value
-from rushlight.trace.write import current_node
+from rushlight.trace.write import adopt_history, current_node
 
 FUNCTION = Op(  # only a gradient node: its rule is the user's `backward`
     "function",
@@ -114,20 +114,19 @@ class FunctionCtx:
             return self._for_tangents
         if self._node is not None and self._node.freed:
             raise errors.graph_freed(self._node.name(), "")
+        if self._was_read:
+            raise RuntimeError(
+                "saved_tensors can only be accessed once when "
+                "clear_saved_tensors_on_access=True is set on the autograd.Function."
+            )
         found = tuple(None if s is None else s.get() for s in self._saved)
-        if self.clear_saved_tensors_on_access and not self._is_retained():
-            self._saved = ()
-            self._node.freed = True
+        if self.clear_saved_tensors_on_access and self._node is not None:
+            self._saved, self._was_read = (), True
         return found
 
     saved_variables = saved_tensors
+    _was_read = False
     clear_saved_tensors_on_access = False  # whether looking at them in backward lets them go
-
-    @staticmethod
-    def _is_retained() -> bool:
-        """Whether this is no backward, or one after which another may come."""
-        walk = engine.current_walk()
-        return walk is None or walk.retain_graph
 
     def mark_shared_storage(self, *pairs: tuple[Tensor, Tensor]) -> None:
         """Accepted for programs that still call it: which tensors share memory is known."""
@@ -144,27 +143,47 @@ class FunctionCtx:
         """Whether missing gradients of results arrive as zeros (or None)."""
         self.materialize_grads = value
 
-
-class FunctionNode(Node):
-    """The gradient node of one application."""
-
-    __slots__ = ("function_name",)
-    function_name: str
+    # In PyTorch a ctx is its gradient node.
 
     def name(self) -> str:
-        return self.function_name
+        return type(self).__name__
 
     @property
-    def ctx(self) -> Any:
-        """What `forward` left, until the way on is cut."""
-        return self.metadata["apply"].args[1]
+    def next_functions(self) -> Any:
+        return self._node.next_functions
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return self._node.metadata  # type: ignore[no-any-return]
+
+    def register_hook(self, hook: Callable[..., Any]) -> Any:
+        return self._node.register_hook(hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> Any:
+        return self._node.register_prehook(hook)
+
+
+class FunctionNode(Node):
+    """The gradient node of one application; each Function has a class of nodes, named as
+    PyTorch names it.
+    """
+
+    __slots__ = ("ctx", "function")
+    ctx: Any  # what `forward` left, until the way on is cut
+    function: type[Function]
+
+    def name(self) -> str:
+        return type(self).__name__
+
+    def apply(self, grads: dict[int, Any]) -> Sequence[Any]:
+        """Gradients of the arguments from those of the results."""
+        return _run(self.function, self.ctx, self, grads)
 
     def __getattr__(self, name: str) -> Any:
         """`y.grad_fn.scale`: attributes that `forward` set on its ctx are the node's too."""
-        apply = self.metadata.get("apply")
-        if apply is None or name.startswith("__"):
-            raise AttributeError(f"{self.function_name} has no attribute {name!r}")
-        return getattr(apply.args[1], name)
+        if name in ("ctx", "function") or name.startswith("__") or self.ctx is None:
+            raise AttributeError(f"{self.name()} has no attribute {name!r}")
+        return getattr(self.ctx, name)
 
     def saves(self, value: Value) -> bool:
         return any(s is not None and s.state[0] is value for s in self.ctx._saved)
@@ -173,9 +192,15 @@ class FunctionNode(Node):
         super().free()
         self.ctx._saved = ()
 
+    def cut(self) -> None:
+        super().cut()
+        self.ctx = None
+
     @property
     def is_spent(self) -> bool:
-        """Nobody knows what `backward` reads: it may be called again, but is not kept for it."""
+        """Nobody knows what `backward` reads: a second backward may call it, but later work on
+        its result does not keep it for that.
+        """
         return self.freed
 
     def check_alive(self) -> None:
@@ -242,6 +267,7 @@ class Function(FunctionCtx):
 
     boxed_grads_call = False  # whether `backward` takes its gradients as one list
     generate_vmap_rule = False  # whether `forward` may see samples of `vmap`
+    _node_class: Any  # of gradient nodes, once there is one
     _passes_samples = False  # a Function of the library's own, which may anyway
 
     @staticmethod
@@ -288,6 +314,7 @@ class Function(FunctionCtx):
         if forward is not None:
             if config.process.has_inference:
                 _check_saved(ctx)
+            _check_dirty(ctx, outputs)
             outputs = _attach(cls, ctx, args, outputs)
             ctx._intermediates = Kept(forward, ctx) or None
         custom_tangents.hand_out(cls, ctx, args, outputs, given)
@@ -304,7 +331,7 @@ class InplaceFunction(Function):
 
 
 class NestedIOFunction(Function):
-    """A Function of the old kind: `apply` of any Function takes nested arguments as they are."""
+    """A Function of the old kind: `apply` of any Function takes nested arguments."""
 
 
 def _attach(cls: type[Function], ctx: Any, args: Sequence[Any], outputs: Sequence[Any]) -> Any:
@@ -336,6 +363,14 @@ def _check_saved(ctx: Any) -> None:
             inference.check_saved(saved.tensor)
 
 
+def _node_class(cls: type[Function]) -> type[FunctionNode]:
+    found = cls.__dict__.get("_node_class")
+    if found is None:
+        found = type(f"{cls.__name__}Backward", (FunctionNode,), {"__slots__": ()})
+        cls._node_class = found
+    return found  # type: ignore[no-any-return]
+
+
 def _node_of(cls: type[Function], ctx: Any, args: Sequence[Any]) -> FunctionNode:
     with recording:
         trace = local.trace
@@ -351,10 +386,9 @@ def _node_of(cls: type[Function], ctx: Any, args: Sequence[Any]) -> FunctionNode
                 trace.join_node(node)
             after.append((node, a._output if node is not None else 0))
             saved.append((None, None, a._shape, a.dtype))
-        made = FunctionNode(FUNCTION, (), tuple(after))
+        made = _node_class(cls)(FUNCTION, (), tuple(after))
         made.saved = tuple(saved)
-        made.function_name = f"{cls.__name__}Backward"
-        made.metadata["apply"] = functools.partial(_run, cls, ctx)
+        made.ctx, made.function = ctx, cls
         trace.step(("function",), "mark", trace.edge.next)
         trace.add_node(made)
         trace.is_pure = False  # what `backward` does may differ from time to time
@@ -363,18 +397,31 @@ def _node_of(cls: type[Function], ctx: Any, args: Sequence[Any]) -> FunctionNode
 
 
 def _result(ctx: Any, args: Sequence[Any], out: Tensor, node: Node, output: int) -> Tensor:
-    is_dirty = any(out is t for t in ctx._dirty)
-    is_input = any(out is a for a in args)
-    if is_dirty and out._base is not None:
-        raise RuntimeError(
-            "a view was modified in-place by a custom Function: return a new tensor instead"
-        )
-    if not is_dirty and (is_input or out._base is not None):
+    if any(out is t for t in ctx._dirty):
+        source = out.detach()
+        source._node, source._output = node, output
+        with enable_grad():
+            adopt_history(out, source)
+        return out
+    if out._base is not None or any(out is a for a in args):
+        base = out if out._base is None else out._base
         out = out.detach()
+        out._base, out._chain, out._seen = base, ((FUNCTION, ()),), base._rebased
     out._node, out._output = node, output
-    if is_dirty:
-        out._rebased += 1
     return out
+
+
+def _check_dirty(ctx: Any, outputs: Sequence[Any]) -> None:
+    """Raise for inputs that `forward` must not have written to."""
+    for t in ctx._dirty:
+        if isinstance(t, Tensor) and isinstance(current_node(t), AccumulateGrad):
+            raise errors.leaf_in_place("a custom Function")
+        if not any(t is out for out in outputs):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as "
+                "output. The inputs that are modified inplace must all be outputs of the "
+                "Function."
+            )
 
 
 def _run(cls: type[Function], ctx: Any, node: Node, grads: dict[int, Any]) -> Sequence[Any]:
@@ -392,7 +439,7 @@ def _run(cls: type[Function], ctx: Any, node: Node, grads: dict[int, Any]) -> Se
             results = rule(ctx, *given)
     else:
         results = rule(ctx, *given)
-    results = tuple(results) if isinstance(results, tuple | list) else (results,)
+    results = results if isinstance(results, tuple) else (results,)
     count = len(node.next)
     if len(results) > count and all(r is None for r in results[count:]):
         results = results[:count]
@@ -418,20 +465,20 @@ def _check_gradient(node: Node, i: int, grad: Any) -> None:
             f"but the corresponding forward input was not a Variable"
         )
     if not isinstance(grad, Tensor):
-        raise TypeError(
-            f"function {node.name()} returned a {type(grad).__name__} at position {i + 1}: "
-            f"expected "
-            f"Variable or None"
+        raise RuntimeError(f"expected Variable or None (got {type(grad).__name__})")
+    if grad.dtype.is_complex and not kind.is_complex:
+        raise RuntimeError(
+            f"Function {node.name()} returned a complex gradient at index {i} for an input of "
+            f"{kind!r}"
         )
     own = grad._shape
     fits = len(own) >= len(shape) and all(
         s in (1, o) for s, o in zip(reversed(shape), reversed(own), strict=False)
     )
-    if not fits and not (len(own) < len(shape) or grad.numel() == 1):
+    if not fits:
         raise RuntimeError(
             f"Function {node.name()} returned an invalid gradient at index {i} - got "
-            f"{list(own)} "
-            f"but expected shape compatible with {list(shape)}"
+            f"{list(own)} but expected shape compatible with {list(shape)}"
         )
 
 

@@ -69,7 +69,7 @@ def _cotangents(outputs: Sequence[Any], given: Any) -> list[Any]:
     wanted = [wanted] if isinstance(wanted, Tensor) else list(wanted)
     if len(wanted) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(wanted)} gradients")
-    return wanted
+    return list(wanted)
 
 
 def _zeros_like(target: Any) -> Any:

@@ -44,8 +44,8 @@ class Decorating:
 def _around_making(mode: Decorating, cls: type[Any]) -> type[Any]:
     """A class whose objects are made under the mode; its methods are as they were."""
     warnings.warn(
-        f"Decorating the class {cls.__name__} applies {type(mode).__name__} to its making only. "
-        f"Use it as a context manager, or decorate `__init__`, to say so.",
+        f"Decorating the class {cls.__name__} applies {type(mode).__name__} to its making "
+        f"only. Use it as a context manager, or decorate `__init__`, to say so.",
         FutureWarning,
         stacklevel=4,
     )

@@ -82,10 +82,17 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
         _disabled.pop()
 
 
+class _Mutations:
+    """What PyTorch hands out to free its copies by: nothing was copied here."""
+
+    def clear(self) -> None:
+        pass
+
+
 @contextlib.contextmanager
-def allow_mutation_on_saved_tensors() -> Iterator[None]:
+def allow_mutation_on_saved_tensors() -> Iterator[_Mutations]:
     """Saved tensors may be written to inside: they always may, what is saved is not changed."""
-    yield
+    yield _Mutations()
 
 
 class GradientEdge(NamedTuple):

@@ -50,8 +50,15 @@ class Packed:
     __slots__ = ("kept", "source", "unpack")
 
     def __init__(self, pair: Hooks, tensor: Any) -> None:
+        version = tensor._storage.version
         with without_hooks(), gradients_off():
             self.kept = pair.pack(tensor)
+        if tensor._storage.version != version:
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as "
+                "input to pack hook can not be modified by in-place operations, as this can "
+                "lead to unexpected side-effects. Modify a copy."
+            )
         self.unpack = pair.unpack
         self.source = hooks.source_of_tangents(tensor)
 

@@ -110,6 +110,28 @@ class Node(_Rare):
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
 
+    def _sequence_nr(self) -> int:
+        """Its place in the order of recording, which is the order of backward."""
+        return self.sequence
+
+    requires_grad = True
+
+    def __call__(self, *grads: Any) -> Any:
+        """The gradients of its operands from those of its results."""
+        from rushlight.autograd import saved  # for who looks into nodes
+
+        return saved.gradients_of(self, grads)
+
+    def __getattr__(self, name: str) -> Any:
+        """`_saved_result`, `_saved_self`: what the node saved, named as PyTorch names it."""
+        if not name.startswith(("_saved_", "_raw_saved_")):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        from rushlight.autograd import saved  # for who looks into nodes
+
+        if name.startswith("_saved_"):
+            return saved.tensor_of(self, name.removeprefix("_saved_"))
+        return saved.SavedTensor(self, name.removeprefix("_raw_saved_"))
+
     def saves(self, value: Value) -> bool:
         """Whether the derivative rule reads this very value."""
         return any(v is value for v in (*self.values, *self.outs))

@@ -61,6 +61,8 @@ def _check_alone(x: Any, what: str) -> None:
     for op, _ in x._chain:
         if op.name in _OUTPUTS_OF_ONE_CALL:
             raise errors.one_of_several_in_place(op.name, what)
+        if op.name == "function":
+            raise errors.custom_view_in_place(what)
 
 
 def tracks_gradients(x: Any) -> bool:
@@ -159,7 +161,7 @@ def write(x: Any, source: Any, op_name: str) -> Any:
             write_storage(trace, x._storage, source._storage.value)
         else:
             _write_region(x, source)
-        _adopt_history(x, source, op_name)
+        adopt_history(x, source)
         home = x._storage.buffer
         if home is not None and home.is_shared:
             local.trace.flush()
@@ -231,7 +233,8 @@ def _write_region(x: Any, source: Any) -> None:
     write_storage(local.trace, x._storage, updated._storage.value)
 
 
-def _adopt_history(x: Any, source: Any, op_name: str) -> None:
+def adopt_history(x: Any, source: Any) -> None:
+    """Make the history of what was written into x its own, or a part of its base's."""
     if not config.scopes.grad_enabled:
         return
     base, chain = (x, ()) if x._base is None else (x._base, x._chain)
