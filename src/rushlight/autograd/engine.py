@@ -420,7 +420,7 @@ def node_gradients(node: Node, grads: Gradients, saved: tuple[Saved, ...]) -> Se
     op = node.op
     assert op is not None
     if op.name == "function":
-        return node.apply(grads)  # type: ignore[attr-defined,no-any-return]
+        return node.apply(grads)  # type: ignore[no-any-return]
     count = len(node.out_types)
     if count == 1:
         g: Any = grads[0]

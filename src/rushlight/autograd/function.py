@@ -368,7 +368,7 @@ def _node_class(cls: type[Function]) -> type[FunctionNode]:
     if found is None:
         found = type(f"{cls.__name__}Backward", (FunctionNode,), {"__slots__": ()})
         cls._node_class = found
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _node_of(cls: type[Function], ctx: Any, args: Sequence[Any]) -> FunctionNode:
