@@ -19,6 +19,6 @@ class VariableMeta(type):
 class Variable(metaclass=VariableMeta):
     """`Variable(x, requires_grad=True)` is a tensor on the memory of x, without history."""
 
-    def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: Any = None) -> Any:
+    def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: Any = 0) -> Any:
         made = Tensor() if data is None else data.detach()
         return made.requires_grad_(requires_grad)
