@@ -1,5 +1,6 @@
 """Checkpointed parts give the gradients of plain ones and keep less; hooks on saved tensors."""
 
+import functools
 import warnings
 
 import pytest
@@ -8,8 +9,10 @@ import rushlight as torch
 from rushlight.autograd import graph
 from rushlight.utils.checkpoint import (
     CheckpointError,
+    CheckpointPolicy,
     checkpoint,
     checkpoint_sequential,
+    create_selective_checkpoint_contexts,
     set_checkpoint_early_stop,
 )
 
@@ -320,3 +323,88 @@ def test_edges_name_gradients():
     assert found.item() == 3.0
     with pytest.raises(RuntimeError, match="does not require gradients"):
         graph.get_gradient_edge(torch.ones(1))
+
+
+# ---------------------------------------------------------------- selective checkpoints
+
+
+def noisy(x):
+    """A function whose second run makes other numbers, unless they are kept."""
+    return (x * torch.rand_like(x)).sin()
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_what_a_policy_keeps_is_not_computed_again(keeps):
+    def policy(ctx, op, *args, **kwargs):
+        assert ctx.op_output is not None and not ctx.is_recompute
+        is_noise = op is torch.ops.aten.rand_like.default
+        return CheckpointPolicy.MUST_SAVE if is_noise and keeps else False
+
+    torch.manual_seed(0)
+    x = torch.full((50,), 0.5, requires_grad=True)
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    y = checkpoint(noisy, x, use_reentrant=False, context_fn=contexts, preserve_rng_state=False)
+    y.sum().backward()
+    noise = y.detach().asin() / 0.5
+    same = torch.allclose(x.grad, noise * (noise * 0.5).cos(), atol=1e-6)
+    assert same == keeps
+
+
+def selected(lib, choose):
+    """Gradients of a function under a policy, and the operations that the policy saw."""
+    module = __import__(f"{lib.__name__}.utils.checkpoint", fromlist=["checkpoint"])
+    seen = []
+
+    def policy(ctx, op, *args, **kwargs):
+        seen.append(op.__name__)
+        return choose(op.__name__)
+
+    def f(x, y):
+        return lib.sigmoid(lib.matmul(lib.matmul(x, y), y)) * y
+
+    x = (lib.arange(9.0, dtype=lib.float64).reshape(3, 3) / 10).requires_grad_()
+    y = lib.ones(3, 3, dtype=lib.float64, requires_grad=True)
+    contexts = functools.partial(module.create_selective_checkpoint_contexts, policy)
+    module.checkpoint(f, x, y, use_reentrant=False, context_fn=contexts).sum().backward()
+    return x.grad.flatten().tolist(), y.grad.flatten().tolist(), seen
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda name: False,
+        lambda name: True,
+        lambda name: name == "mm.default",
+        lambda name: name == "sigmoid.default",
+    ],
+)
+def test_policies_see_pytorchs_operations_and_change_no_gradient(choose):
+    found, want = (selected(lib, choose) for lib in (torch, pytest.importorskip("torch")))
+    assert found[2] == want[2]
+    for a, b in zip(found[:2], want[:2], strict=True):
+        assert a == pytest.approx(b, rel=1e-12)
+
+
+def test_policies_are_functions_or_lists_of_overloads():
+    for given, error in (
+        ([torch.mm], ValueError),
+        ([torch.ops.aten.mm], ValueError),
+        (3, TypeError),
+    ):
+        with pytest.raises(error, match="list"):
+            create_selective_checkpoint_contexts(given)
+    first, second = create_selective_checkpoint_contexts([torch.ops.aten.mm.default])
+    with pytest.raises(RuntimeError, match="not made in the forward pass"):
+        _second_without_first(second)
+
+
+def _second_without_first(context):
+    x = torch.ones(2, 2, requires_grad=True)
+    pair = (first_of_nothing(), context)
+    checkpoint(
+        lambda x: (x @ x).exp(), x, use_reentrant=False, context_fn=lambda: pair
+    ).sum().backward()
+
+
+def first_of_nothing():
+    return warnings.catch_warnings()

@@ -8,6 +8,7 @@ one that PyTorch gives on copies: there `own` copies, here it does not.
 import pytest
 
 import rushlight
+from rushlight import config
 
 CASES = {
     "row *=": lambda t, x, own: x[0].mul_(3),
@@ -124,3 +125,179 @@ def test_of_elements_that_meet_in_memory_the_last_stays(dtype):
     assert x[: rows - 1].equal(rows_begin[: rows - 1])
     assert x[rows - 1 : -1].equal(source[-columns:])
     assert x[-1] == 0
+
+
+# ---------------------------------------------------------------- the table
+# Every kind of view, written to in turn by each kind of write, in every situation, itself or
+# through its base: values, who requires gradients, the gradients and the refusals of PyTorch.
+
+VIEWS = {
+    "select": lambda x: x[1],
+    "slice": lambda x: x[0:2],
+    "column": lambda x: x[:, 1],
+    "step": lambda x: x[:, ::2],
+    "all": lambda x: x[:],
+    "transpose": lambda x: x.t(),
+    "view": lambda x: x.view(12),
+    "reshape": lambda x: x.reshape(4, 3),
+    "unsqueeze": lambda x: x.unsqueeze(0),
+    "squeeze": lambda x: x.unsqueeze(0).squeeze(0),
+    "narrow": lambda x: x.narrow(1, 1, 2),
+    "diagonal": lambda x: x.diagonal(),
+    "expand to its own shape": lambda x: x.expand(3, 4),
+    "expand": lambda x: x[0:1].expand(3, 4),
+    "as_strided": lambda x: x.as_strided((2, 2), (4, 1), 1),
+    "unfold": lambda x: x.unfold(1, 2, 2),
+    "permute": lambda x: x.permute(1, 0),
+    "view_as": lambda x: x.view_as(x),
+    "split": lambda x: x.split(2)[0],
+    "unbind": lambda x: x.unbind(0)[1],
+    "chunk": lambda x: x.chunk(2, 1)[0],
+    "tensor_split": lambda x: x.tensor_split(2, 1)[1],
+    "hsplit": lambda x: x.hsplit(2)[0],
+    "slice of transpose": lambda x: x.t()[1:3],
+    "view of slice": lambda x: x[1:3].view(8),
+    "select of split": lambda x: x.split(2)[0][1],
+    "flatten": lambda x: x.flatten(),
+    "movedim": lambda x: x.movedim(0, 1),
+    "unflatten": lambda x: x.unflatten(1, (2, 2)),
+    "real": lambda x: x.real,
+    "mT": lambda x: x.mT,
+    "detach": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "a copy": lambda x: x[[0, 1]],
+}
+WRITES = {
+    "mul_": lambda v, w: v.mul_(2),
+    "setitem": lambda v, w: v.__setitem__(0, 7.0),
+    "add_ of a gradient": lambda v, w: v.add_(w.sum()),
+    "copy_": lambda v, w: v.copy_(v.detach() * 0.5),
+    "zero_": lambda v, w: v.zero_(),
+    "sin_": lambda v, w: v.sin_(),
+    "masked_fill_": lambda v, w: v.masked_fill_(v > 2, 0.0),
+}
+# name -> (the base is a leaf, it requires grad, the view is made without gradients, written so)
+SITUATIONS = {
+    "of a result": (False, True, False, False),
+    "of a leaf": (True, True, False, False),
+    "of a constant": (True, False, False, False),
+    "of a result, written without gradients": (False, True, False, True),
+    "of a leaf, written without gradients": (True, True, False, True),
+    "of a result, made without gradients": (False, True, True, False),
+    "of a leaf, made and written without gradients": (True, True, True, True),
+}
+
+
+# What PyTorch refuses because it could not follow it, and we follow: the view's history goes
+# around what was written without gradients.
+MORE_THAN_PYTORCH = (
+    ("of a leaf, made and written without gradients", "A view was created in no_grad mode"),
+    ("of a result, written without gradients", "is a view and its base or another view"),
+    ("of a leaf, written without gradients", "is a view and its base or another view"),
+)
+LESS_THAN_PYTORCH = ("zero_", "masked_fill_")  # of a repeated element: we refuse all writes
+
+
+def _table_outcome(lib, view, write, situation, through_base):
+    is_leaf, needs, made_without, written_without = SITUATIONS[situation]
+    leaf = lib.arange(1.0, 13.0, dtype=lib.float64).reshape(3, 4).detach()
+    leaf.requires_grad_(needs)
+    w = lib.ones(2, dtype=lib.float64, requires_grad=True)
+    found = {}
+    try:
+        x = leaf if is_leaf else leaf * 1
+        with lib.set_grad_enabled(not made_without):
+            v = VIEWS[view](x)
+        with lib.set_grad_enabled(not written_without):
+            WRITES[write](x if through_base else v, w)
+        found["x"] = x.detach().flatten().tolist()
+        found["v"] = v.detach().flatten().tolist()
+        found["requires grad"] = [float(x.requires_grad), float(v.requires_grad)]
+        total = (x * x).sum() + (v * 3).sum()
+        if total.requires_grad:
+            total.backward()
+            for name, t in (("gradient", leaf), ("gradient of w", w)):
+                found[name] = [] if t.grad is None else t.grad.flatten().tolist()
+    except RuntimeError as error:
+        found["error"] = str(error)
+    return found
+
+
+@pytest.fixture
+def interpreted():
+    """Kernels are tested elsewhere: here nothing is compiled."""
+    before, config.process.backend = config.process.backend, "reference"
+    yield
+    config.process.backend = before
+
+
+def _is_expected_to_differ(want, found, view, write, situation):
+    refusal = want.get("error", "")
+    if "error" not in found:
+        return any(s == situation and text in refusal for s, text in MORE_THAN_PYTORCH)
+    return not refusal and view == "expand" and write in LESS_THAN_PYTORCH
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's, of masked_fill_ on repeated elements
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_table_of_views_and_writes(view, interpreted):
+    torch = pytest.importorskip("torch")
+    turn = list(VIEWS).index(view)
+    writes = list(WRITES)
+    for situation in SITUATIONS:
+        for through_base in (False, True):
+            write = writes[turn % len(writes)]
+            turn += 1
+            case = (view, write, situation, through_base)
+            want = _table_outcome(torch, *case)
+            found = _table_outcome(rushlight, *case)
+            if ("error" in want) != ("error" in found):
+                assert _is_expected_to_differ(want, found, *case[:3]), (case, want, found)
+            elif "error" not in want:
+                assert want.keys() == found.keys(), case
+                for name in want:
+                    assert found[name] == pytest.approx(want[name], rel=1e-12), (case, name)
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_views_of_custom_functions_are_not_written_to(write):
+    for lib in (rushlight, pytest.importorskip("torch")):
+
+        class Same(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.view(-1)
+
+            @staticmethod
+            def backward(ctx, g):
+                return g.view(3, 4)
+
+        w = lib.ones(2, dtype=lib.float64, requires_grad=True)
+        x = lib.ones(3, 4, dtype=lib.float64, requires_grad=True) * 1
+        v = Same.apply(x)
+        with pytest.raises(RuntimeError, match="view"):
+            WRITES[write](v, w)
+
+
+def test_a_custom_function_may_write_into_a_view():
+    for lib in (rushlight, pytest.importorskip("torch")):
+
+        class Double(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.mark_dirty(x)
+                return x.mul_(2)
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * 2
+
+        leaf = lib.ones(3, requires_grad=True)
+        x = leaf * 1
+        v = x[:2]
+        assert Double.apply(v) is v
+        (x * lib.tensor([1.0, 10.0, 100.0])).sum().backward()
+        assert x.tolist() == [2.0, 2.0, 1.0]
+        assert leaf.grad.tolist() == [2.0, 20.0, 100.0]
+        with pytest.raises(RuntimeError, match="leaf"):
+            Double.apply(leaf)

@@ -176,6 +176,14 @@ def view_of_leaf_in_place(op: str) -> RuntimeError:
     )
 
 
+def view_without_gradients_in_place(what: str) -> RuntimeError:
+    return RuntimeError(
+        f"A view was created in no_grad mode and {what} with grad mode enabled. Whether it is "
+        f"to be part of the gradient's history is not clear: make the view with gradients "
+        f"enabled, or write to it without."
+    )
+
+
 def custom_view_in_place(what: str) -> RuntimeError:
     return RuntimeError(
         f"Output 0 of a custom Function is a view and {what}. This view was created inside a "

@@ -105,8 +105,16 @@ atan2 = binary_function(
 
 
 def _sinc_lower(k: Any, x: Any) -> Any:
-    turned = x * math.pi
-    return k.select(k.eq(x, 0), 1, k.sin(turned) / turned)
+    """Whole turns are taken away before the product with pi, which rounds; then nothing is lost
+    near the zeros.
+    """
+    if x.dtype.is_complex:
+        turned = x * math.pi
+        return k.select(k.eq(x, 0), 1, k.sin(turned) / turned)
+    whole = k.round(x)
+    is_odd = k.ne(k.round(whole * 0.5) * 2, whole)
+    sine = k.sin((x - whole) * math.pi)
+    return k.select(k.eq(x, 0), 1, k.select(is_odd, -sine, sine) / (x * math.pi))
 
 
 def _sinc_slope(m: Any, out: Any, x: Any) -> Any:
@@ -202,8 +210,11 @@ def _logit_inside(k: Any, x: Any, eps: float | None) -> Any:
 
 
 def _logit_lower(k: Any, x: Any, eps: float | None) -> Any:
+    """Around 1/2 the quotient is too near to 1 to keep what it differs by."""
     inside = _logit_inside(k, x, eps)
-    return k.log(inside / (1 - inside))
+    is_central = (inside > 0.25) & (inside < 0.75)
+    central = k.log1p((inside * 2 - 1) / (1 - inside))
+    return k.select(is_central, central, k.log(inside / (1 - inside)))
 
 
 def _logit_slope(m: Any, out: Any, x: Any, eps: float | None) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any  # tensors come later
 
 from rushlight import config, errors, views
-from rushlight.ops.registry import OPS, Op, TensorType, recorder
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, OPS, Op, TensorType, recorder
 from rushlight.trace import origin
 from rushlight.trace.inference import check_written
 from rushlight.trace.record import make_tensor, set_view, value_tensor
@@ -33,7 +33,10 @@ def view_tensor(op: Op, x: Any, view: AnyView, attrs: tuple[Any, ...]) -> Any:
     out._base = base
     out._chain = ((op, attrs),) if x._base is None else (*x._chain, (op, attrs))
     out._seen = base._rebased
-    if config.scopes.grad_enabled and current_node(x) is not None:
+    if not config.scopes.grad_enabled:
+        if base._node is not None:
+            out._chain = (*out._chain, (_MADE_WITHOUT_GRADIENTS, ()))
+    elif current_node(x) is not None:
         _record_view_node(op, x, out, attrs)
     return out
 
@@ -56,9 +59,21 @@ hooks.current_node = current_node
 _OUTPUTS_OF_ONE_CALL = ("split", "unbind")  # view ops whose results are not written to
 
 
+_MADE_WITHOUT_GRADIENTS = Op(  # a mark in the chain of a view whose history nobody knows
+    "made_without_gradients",
+    type=lambda x: x,
+    lower=lambda k, x: x,
+    vjp=NOT_DIFFERENTIABLE,
+)
+
+
 def _check_alone(x: Any, what: str) -> None:
-    """Raise if x is a view of one of several outputs of a call, as PyTorch does."""
+    """Raise if x is a view whose history cannot be followed through writes, as PyTorch does:
+    one of several outputs of a call, or made by a custom Function or without gradients.
+    """
     for op, _ in x._chain:
+        if op is _MADE_WITHOUT_GRADIENTS:
+            raise errors.view_without_gradients_in_place(what)
         if op.name in _OUTPUTS_OF_ONE_CALL:
             raise errors.one_of_several_in_place(op.name, what)
         if op.name == "function":
