@@ -266,7 +266,7 @@ def _erfcx(k: Any, x: Any) -> Any:
 
 
 def _ndtr_lower(k: Any, x: Any) -> Any:
-    """erfc(-x / sqrt(2)) / 2, with what the quotient loses put back: in the tail erfc makes 1000
+    """erfc(-x / sqrt(2)) / 2, with what the quotient loses put back: the tail makes 1000
     times more of it.
     """
     x = k.cast(x, dt.float64)
