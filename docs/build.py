@@ -100,7 +100,7 @@ def recorded(ops: Iterable[Op]) -> str:
         (
             f"`{op.name}`",
             ", ".join(f"`{a}`" for a in op.attrs),
-            "yes" if op.is_differentiable else "no",
+            "yes" if _has_rule(op) else "no",
             tangent_rule(op),
             saved(op),
         )
@@ -114,8 +114,12 @@ def recorded(ops: Iterable[Op]) -> str:
     return f"## Recorded operations\n\n{about}\n\n{table(head, rows)}"
 
 
+def _has_rule(op: Op) -> bool:
+    return op.is_differentiable and op.vjp.__name__ != "refuse"
+
+
 def tangent_rule(op: Op) -> str:
-    if not op.is_differentiable:
+    if not _has_rule(op):
         return ""
     if op.jvp is None:
         return "transposed gradient"
@@ -124,7 +128,7 @@ def tangent_rule(op: Op) -> str:
 
 def saved(op: Op) -> str:
     """Operands by number and the result, as far as the gradient reads their elements."""
-    if not op.is_differentiable:
+    if not _has_rule(op):
         return ""
     kept = [] if op.uses is None else [str(i) for i, used in enumerate(op.uses, 1) if used]
     if op.uses is None or len(kept) > 9:  # a rule with `*operands`
@@ -154,7 +158,8 @@ and meanings are PyTorch's, whose own documentation holds too; what is different
 In the examples `torch` is `rushlight`. A page's first table says of each function
 
 * **derivatives**: "every order" of reverse mode, and forward mode; "first" is first order only,
-  "backward" reverse mode only; "none" is a function whose results never require gradients;
+  "backward" reverse mode only; "none" is a function whose results never require gradients, or
+  refuse them;
 * **`vmap`**: whether it can be used inside of it;
 * **dtypes** of the example's input that are accepted, of {", ".join(f"`{k}`" for k in KINDS)}.
 

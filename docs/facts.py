@@ -153,6 +153,12 @@ def _derivatives(example: str, name: str, of_floats: bool) -> tuple[bool | None,
     if not smooth_ones:
         return False, False
 
+    def once() -> None:
+        rushlight.autograd.grad(_total(smooth_ones), zero, retain_graph=True)
+
+    if not _works(once):  # as in PyTorch, they require gradients that nobody can give them
+        return False, False
+
     def twice() -> None:
         (slope,) = rushlight.autograd.grad(_total(smooth_ones), zero, create_graph=True)
         if slope.requires_grad:  # else it is zero wherever it is defined

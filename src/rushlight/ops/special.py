@@ -329,7 +329,7 @@ def _ndtri_lower(k: Any, p: Any) -> Any:
         ratio = _erfcx(k, x * -SQRT_HALF) * (0.5 * math.sqrt(2 * math.pi))  # ndtr / density
         log = k.log(_erfcx(k, x * -SQRT_HALF) * 0.5) - x * x * 0.5
         x = x + (target - log) * ratio
-    x = k.select(k.eq(low, 0), -math.inf, k.select(k.eq(low, 0.5), 0, x))
+    x = k.select(k.eq(low, 0), -math.inf, x)
     x = k.select(p > 0.5, -x, x)
     is_central = (p > 0.125) & (p < 0.875)
     x = k.select(is_central, k.erfinv(p * 2 - 1) * math.sqrt(2), x)
