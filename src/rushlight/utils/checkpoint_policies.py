@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any  # operations take and return anything
 
-from rushlight import tree
-from rushlight.ops import overloads
+from rushlight import ops, tree
+from rushlight.operators import OpOverload, OpOverloadPacket
 from rushlight.overrides.modes import TorchFunctionMode
 from rushlight.tensor import Tensor
 from rushlight.trace.packing import Held
 
-SAC_IGNORED_OPS = {
-    overloads.namespace("aten").detach.default,
-    overloads.namespace("prim").device.default,
-}
-_IGNORED = frozenset(op.overloadpacket.name for op in SAC_IGNORED_OPS)
+_ATEN: Any = ops.namespaces["aten"]
+SAC_IGNORED_OPS = {_ATEN.detach.default}
+_IGNORED = frozenset(op.overloadpacket.__name__ for op in SAC_IGNORED_OPS)
 
 
 class CheckpointPolicy(enum.Enum):
@@ -55,7 +54,7 @@ class SelectiveCheckpointContext:
 
 
 Policy = Callable[..., CheckpointPolicy | bool]
-_Call = tuple[overloads.OpOverload, int]  # an operation, and which of its calls
+_Call = tuple[OpOverload, int]  # an operation, and which of its calls
 
 
 def create_selective_checkpoint_contexts(
@@ -91,10 +90,10 @@ def _policy_of(given: Any) -> Policy:
             raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
         return given  # type: ignore[no-any-return]
     for op in given:
-        if not isinstance(op, overloads.OpOverload):
+        if not isinstance(op, OpOverload):
             hint = (
-                f" Name one of its forms: {op.space}.{op.name}.default."
-                if isinstance(op, overloads.OpOverloadPacket)
+                f" Name one of its forms: {op!r}.default."
+                if isinstance(op, OpOverloadPacket)
                 else ""
             )
             raise ValueError(
@@ -109,7 +108,7 @@ class _Watching(TorchFunctionMode):
 
     def __init__(self, storage: dict[_Call, Any]) -> None:
         self.storage = storage
-        self.calls: Counter[overloads.OpOverload] = Counter()
+        self.calls: Counter[OpOverload] = Counter()
 
     def __enter__(self) -> Any:
         self.calls.clear()
@@ -129,7 +128,7 @@ class _Watching(TorchFunctionMode):
 
     def call_of(self, name: str, args: Any, kwargs: Any) -> _Call:
         """Which call this is."""
-        op = overloads.of_call(name, args, kwargs)
+        op = _overload_of(name, args, kwargs)
         self.calls[op] += 1
         return op, self.calls[op] - 1
 
@@ -181,6 +180,48 @@ class _Taking(_Watching):
             if isinstance(held, Held) and _reads_alike(new, held):
                 run.replace(new._storage.value, held.value)
                 new._storage.value = held.value
+
+
+_FORMS = {  # where a call of the function does not run the `default` form of its name
+    "add": "add.Tensor", "sub": "sub.Tensor", "mul": "mul.Tensor", "div": "div.Tensor",
+    "truediv": "div.Tensor", "pow": "pow.Tensor_Scalar", "eq": "eq.Tensor", "lt": "lt.Tensor",
+    "gt": "gt.Tensor", "sum": "sum.dim_IntList", "mean": "mean.dim", "var": "var.correction",
+    "std": "std.correction", "max": "max.dim", "min": "min.dim", "where": "where.self",
+    "rsub": "rsub.Scalar", "radd": "add.Tensor", "rmul": "mul.Tensor", "rtruediv": "div.Tensor",
+    "softmax": "_softmax.default", "log_softmax": "_log_softmax.default",
+    "conv1d": "convolution.default", "conv2d": "convolution.default",
+    "conv3d": "convolution.default", "getitem": "slice.Tensor",
+}  # fmt: skip
+_PRODUCTS = {(1, 1): "dot", (2, 1): "mv", (1, 2): "mm", (2, 2): "mm"}
+
+
+def _overload_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpOverload:
+    """The operator that PyTorch runs for a call of the public function `name`, if the operator
+    library here has it; else one of the function's own name.
+    """
+    name = name.strip("_")
+    form = _FORMS.get(name, f"{name}.default")
+    if name in ("matmul", "rmatmul"):
+        form = _PRODUCTS.get((args[0].ndim, args[1].ndim), "bmm") + ".default"
+    elif name == "linear":
+        bias = args[2] if len(args) > 2 else kwargs.get("bias")
+        form = "mm.default" if bias is None else "addmm.default"
+    packet, _, overload = form.partition(".")
+    try:
+        return getattr(getattr(_ATEN, packet), overload)  # type: ignore[no-any-return]
+    except AttributeError:
+        return _unlisted(name)
+
+
+@functools.cache
+def _unlisted(name: str) -> OpOverload:
+    made = OpOverloadPacket(f"aten::{name}", _not_callable, ("default",)).default
+    assert isinstance(made, OpOverload)
+    return made
+
+
+def _not_callable(*args: Any, **kwargs: Any) -> Any:
+    raise NotImplementedError("an operator that only names a public function cannot be called")
 
 
 runs: list[Any] = []  # the second runs that go on now (`checkpoint.py`), the innermost last
