@@ -75,8 +75,8 @@ _ROOMS = (
     "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "data",
     "distributed", "distributions", "fft", "func", "futures", "hub", "jit", "library",
     "linalg", "masked", "mps", "multiprocessing", "nn", "onnx", "ops", "optim", "overrides",
-    "random", "return_types", "serialization", "signal", "special", "storage", "testing",
-    "types", "utils", "version", "xpu",
+    "quasirandom", "random", "return_types", "serialization", "signal", "special", "storage",
+    "testing", "types", "utils", "version", "xpu",
 )  # fmt: skip
 _AUTOCAST = (
     "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",
