@@ -6,7 +6,6 @@ import rushlight
 from rushlight.quasirandom import SobolEngine
 
 pytest.importorskip("scipy")
-pytestmark = pytest.mark.filterwarnings("ignore:The balance properties:UserWarning")
 
 
 @pytest.mark.parametrize("dimension", [1, 3, 40])

@@ -6,6 +6,7 @@ PyTorch's, bit by bit.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any  # SciPy's engine
 
 import numpy as np
@@ -49,7 +50,9 @@ class SobolEngine:
     ) -> Tensor:
         """The next `n` points: (n, dimension), of the default dtype."""
         kind = dtype or (config.default_dtype() if out is None else out.dtype)
-        points = self._engine.random(n) if n else np.zeros((0, self.dimension))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # SciPy's, about numbers that are no power of 2
+            points = self._engine.random(n) if n else np.zeros((0, self.dimension))
         self.num_generated += n
         made = from_numpy(points).to(kind)
         return made if out is None else out.resize_(made.shape).copy_(made)
