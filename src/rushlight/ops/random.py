@@ -156,7 +156,7 @@ def _drawn(op: Op, name: str, shape: views.Shape, kind: dtype, generator: Any) -
     parts = draw(op, (*shape, 2), kind.to_real(), generator)
     if op is NORMAL:
         parts = parts * math.sqrt(0.5)
-    return rushlight.view_as_complex(parts)  # type: ignore[operator]
+    return rushlight.view_as_complex(parts)  # type: ignore[misc,operator,unused-ignore]
 
 
 def _sized(name: str, op: Op, doc: str) -> Any:
