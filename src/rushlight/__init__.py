@@ -9,7 +9,7 @@ import importlib as _importlib
 from rushlight import errors as _errors
 from rushlight import pipeline as _pipeline
 from rushlight import surface as _surface
-from rushlight.arrays import from_numpy
+from rushlight.arrays import from_file, from_numpy
 from rushlight.autograd.grad_mode import (
     enable_grad,
     inference_mode,
@@ -28,6 +28,9 @@ from rushlight.dtypes import (
     BY_NAME as _BY_NAME,
 )
 from rushlight.dtypes import (
+    NAMED_ONLY as _NAMED_ONLY,
+)
+from rushlight.dtypes import (
     can_cast,
     dtype,
     finfo,
@@ -41,6 +44,7 @@ from rushlight.layout import (
     channels_last_3d,
     contiguous_format,
     layout,
+    legacy_contiguous_format,
     memory_format,
     preserve_format,
     sparse_coo,
@@ -67,16 +71,18 @@ e, inf, nan, newaxis, pi = (
 )
 
 globals().update(_BY_NAME)
+globals().update(_NAMED_ONLY)
 globals().update(_ALIASES)
+bit = _NAMED_ONLY["uint1"]
 globals().update(_surface.NAMESPACES["torch"])
 
 _ROOMS = (
     "_C", "__config__", "__future__", "_dynamo", "_functorch", "_inductor", "_logging",
     "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "data",
-    "distributed", "distributions", "fft", "func", "futures", "hub", "jit", "library",
-    "linalg", "masked", "mps", "multiprocessing", "nn", "onnx", "ops", "optim", "overrides",
-    "quasirandom", "random", "return_types", "serialization", "signal", "special", "storage",
-    "testing", "types", "utils", "version", "xpu",
+    "distributed", "distributions", "fft", "func", "functional", "futures", "hub", "jit",
+    "library", "linalg", "masked", "mps", "multiprocessing", "nn", "onnx", "ops", "optim",
+    "overrides", "quasirandom", "random", "return_types", "serialization", "signal", "special",
+    "storage", "testing", "torch_version", "types", "utils", "version", "xpu",
 )  # fmt: skip
 _AUTOCAST = (
     "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",
@@ -169,6 +175,7 @@ _ELSEWHERE = dict.fromkeys(_AUTOCAST, "amp.state") | {
     "set_flush_denormal": "determinism",
     "get_num_interop_threads": "determinism",
     "set_num_interop_threads": "determinism",
+    "thread_safe_generator": "random",
 }
 
 

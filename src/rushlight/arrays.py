@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any  # the API takes numbers, nested lists, arrays
@@ -13,10 +14,10 @@ from rushlight import config, errors, float8
 from rushlight import dtypes as dt
 from rushlight.devices import check_usable
 from rushlight.dtypes import dtype
-from rushlight.layout import Size
+from rushlight.layout import Size, check_layout
 from rushlight.ops import creation
 from rushlight.ops.fill_value import holds
-from rushlight.ops.registry import OPS, TensorType
+from rushlight.ops.registry import OPS, TensorType, recorder
 from rushlight.runtime import buffers
 from rushlight.trace.inference import note_data
 from rushlight.trace.record import make_tensor, set_view
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
     from rushlight.tensor import Tensor
 
 
-def from_numpy(array: Any) -> Tensor:
+def from_numpy(ndarray: Any) -> Tensor:
     """A tensor on the memory of a NumPy array: writes to either are seen by both."""
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    return tensor_on(array, dt.of_numpy(array.dtype))
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    return tensor_on(ndarray, dt.of_numpy(ndarray.dtype))
 
 
 def tensor_on(array: Any, kind: dtype) -> Tensor:
@@ -63,6 +64,35 @@ def tensor_on(array: Any, kind: dtype) -> Tensor:
         strides = tuple(s // kind.itemsize for s in array.strides)
         set_view(out, View(tuple(array.shape), strides, 0))
     return out
+
+
+def from_file(
+    filename: Any, shared: bool | None = None, size: int = 0, *, dtype: dtype | None = None,
+    layout: Any = None, device: Any = None, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """`size` elements on the memory of a mapped file.
+
+    shared: what is written to the tensor is written to the file, which is made or extended if
+    need be; otherwise the file is only read, and must be long enough, or RuntimeError.
+    """
+    check_layout(layout)
+    kind = config.default_dtype() if dtype is None else dtype
+    if kind.storage.name != kind.name:
+        raise errors.not_there(f"from_file(dtype={kind!r})", "dtypes that NumPy lacks in files")
+    path, needed = os.fspath(filename), size * kind.itemsize
+    if shared:
+        with open(path, "ab") as file:
+            if file.tell() < needed:
+                file.truncate(needed)
+    elif os.path.getsize(path) < needed:
+        raise RuntimeError(
+            f"from_file: {path} has {os.path.getsize(path)} bytes, and {size} elements of "
+            f"{kind!r} need {needed}"
+        )
+    if not size:
+        return tensor_of_array(np.empty(0, kind.storage), kind)
+    mapped = np.memmap(path, kind.storage, "r+" if shared else "c", shape=(size,))
+    return recorder.on_device(tensor_on(np.asarray(mapped), kind), device or "cpu")
 
 
 def tensor_of_array(array: Any, kind: dtype) -> Tensor:

@@ -87,9 +87,9 @@ def get_default_device() -> device:
     return default_device()
 
 
-def set_default_device(place: device | str | None) -> None:
+def set_default_device(device: device | str | None) -> None:
     """Set the device that factory functions use; one that is absent is refused here."""
-    process.default_device = check_usable(place)
+    process.default_device = check_usable(device)
     process.has_places = True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,9 +118,27 @@ ALL = (
     float8_e5m2fnuz, float8_e8m0fnu,
 )  # fmt: skip
 BY_NAME = {t.name: t for t in ALL}
+
+
+def _named_only() -> Iterator[dtype]:
+    """PyTorch's types of elements smaller than a byte, of bare bits and of halves in pairs."""
+    for bits in range(1, 8):
+        yield dtype(f"int{bits}", 1, Category.INTEGRAL, True, np.dtype("i1"), np.dtype("i1"))
+        yield dtype(f"uint{bits}", 1, Category.INTEGRAL, False, np.dtype("u1"), np.dtype("u1"))
+    for name, size in (("1x8", 1), ("2x4", 1), ("4x2", 1), ("8", 1), ("16", 2)):
+        held = np.dtype(f"u{size}")
+        yield dtype(f"bits{name}", size, Category.INTEGRAL, False, held, held)
+    yield _float8("float4_e2m1fn_x2", 1)
+    pair, single = np.dtype("uint32"), np.dtype("complex64")
+    yield dtype("complex32", 4, Category.COMPLEX, True, pair, single, 10)
+
+
+# what a program can name and compare with, but no tensor can hold (`TensorType` refuses)
+NAMED_ONLY = {t.name: t for t in _named_only()}
 ALIASES = {
     "float": float32, "double": float64, "half": float16, "long": int64, "int": int32,
     "short": int16, "cfloat": complex64, "cdouble": complex128,
+    "chalf": NAMED_ONLY["complex32"],
 }  # fmt: skip
 _COMPLEX_OF = {float32: complex64, float64: complex128, bfloat16: complex64}
 _REAL_OF = {complex64: float32, complex128: float64}
@@ -133,7 +152,7 @@ _RANK = {
 
 def _by_name(name: str) -> dtype:
     """Unpickles a dtype."""
-    return BY_NAME[name]
+    return BY_NAME.get(name) or NAMED_ONLY[name]
 
 
 def of_numpy(bits: np.dtype) -> dtype:
@@ -158,8 +177,9 @@ def of_number(value: complex) -> Category:
     return Category.COMPLEX
 
 
-def promote_types(a: dtype, b: dtype) -> dtype:
+def promote_types(type1: dtype, type2: dtype) -> dtype:
     """PyTorch's symmetric promotion of two dtypes of equal standing."""
+    a, b = type1, type2
     if a is b:
         return a
     if a in _SET_APART or b in _SET_APART:

@@ -382,6 +382,21 @@ def zero_division(op: str, where: str = "", label: str = "") -> RuntimeError:
     )
 
 
+_REFUSED = {  # labels of data checks that are about values: what the user is told, and how
+    "probability": (RuntimeError, "all elements of input should be between 0 and 1"),
+    "variance": (ValueError, "var has negative entry/entries"),
+    "target probability": (RuntimeError, "all elements of target should be between 0 and 1"),
+}
+
+
+def refused_value(what: str, op: str, where: str, label: str) -> Exception | None:
+    """The error of a data check about values; None where it is one of indices."""
+    if what not in _REFUSED:
+        return None
+    kind, text = _REFUSED[what]
+    return kind(f"{op}: {text}{origin_text(where, label)}")
+
+
 def ambiguous_bool(shape: Sequence[int]) -> RuntimeError:
     return RuntimeError(
         f"Boolean value of Tensor with more than one value is ambiguous (shape "
@@ -479,6 +494,11 @@ NO_COMPLEX_HALF = "complex numbers of half precision: complex64 is the smallest 
 
 def no_complex_half(given: str = "torch.complex32") -> NotImplementedError:
     return not_there(given, NO_COMPLEX_HALF)
+
+
+def only_named(kind: object) -> NotImplementedError:
+    """A dtype that no tensor can have."""
+    return not_there(repr(kind), "tensors of this dtype: it can only be named")
 
 
 def not_there(given: str, what: str) -> NotImplementedError:

@@ -67,6 +67,7 @@ strided = layout("strided")
 sparse_coo = layout("sparse_coo")
 sparse_csr = layout("sparse_csr")
 contiguous_format = memory_format("contiguous_format")
+legacy_contiguous_format = contiguous_format
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")

@@ -359,6 +359,8 @@ def inputs_of(lowered: Lowered, trace: Trace) -> Callable[[Node], Any]:
         position = node.attrs[0]
         if node.op == "scalar":
             number = trace.numbers[lowered.numbers[position]]
+            if node.dtype is dt.uint64:  # kept as the signed number with its bits
+                number %= 1 << 64
             return np.asarray(number, node.dtype.compute)
         return read_buffer(trace.leaves[lowered.leaves[position]], node.dtype, node.shape)
 

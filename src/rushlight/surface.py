@@ -11,9 +11,10 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any  # binds functions of any signature
 
-from rushlight import errors, ops
+from rushlight import errors, ops, spellings
 from rushlight.arrays import tensor
 from rushlight.config import process
+from rushlight.dtypes import int64
 from rushlight.ops import precision
 from rushlight.ops.registry import PUBLIC, Public, recorder
 from rushlight.tensor import Tensor
@@ -40,7 +41,7 @@ def _bind(entry: Public, name: str) -> None:
     if called is not plain:
         plain = precision.as_given(plain)
     if "Tensor" in entry.places:
-        setattr(Tensor, name, twin(called, name))
+        setattr(Tensor, name, method_form(called, plain, name))
         if entry.inplace:
             setattr(Tensor, name + "_", in_place_form(plain, name))
     callable_form = out_form(called, plain, name) if entry.out else twin(called, name)
@@ -48,9 +49,29 @@ def _bind(entry: Public, name: str) -> None:
         callable_form = factory_form(called, callable_form)
     for place in entry.places:
         if place != "Tensor":
-            NAMESPACES[place][name] = callable_form
+            NAMESPACES[place][name] = function_form(callable_form, place, name)
             if entry.inplace and place in ("torch", "F"):
                 NAMESPACES[place][name + "_"] = in_place_form(plain, name)
+
+
+_METHODS_WITH_OUT = frozenset(
+    ("arccosh", "clamp_max", "clamp_min", "hash_tensor", "less")
+)  # documented so
+
+
+def method_form(called: Function, plain: Function, name: str) -> Function:
+    """The function as a method of tensors."""
+    if name in _METHODS_WITH_OUT:
+        return out_form(called, plain, name)
+    names = spellings.METHODS.get(name)
+    method = twin(called, name)
+    return method if names is None else spellings.spelled(method, names)
+
+
+def function_form(function: Function, place: str, name: str) -> Function:
+    """The function as users call it in one namespace, where PyTorch's may have other names."""
+    names = spellings.FUNCTIONS.get(name if place == "torch" else f"{place}.{name}")
+    return function if names is None else spellings.spelled(function, names)
 
 
 def twin(function: Function, name: str) -> Function:
@@ -117,12 +138,20 @@ def in_place_form(plain: Function, name: str) -> Function:
         with recording:  # no other thread writes between what is read here and what is written
             try:
                 result = plain(self, *args, **kwargs)
+            except TypeError:
+                ours = spellings.respelled(plain, name + "_", kwargs)
+                if ours is None:
+                    raise
+                result = plain(self, *args, **ours)
             finally:
                 trace.may_window = before
             return _store(self, result, name + "_")
 
     inner.__name__ = inner.__qualname__ = name + "_"
     inner.__doc__ = f"In-place form of `{name}`."
+    names = spellings.METHODS.get(name + "_")
+    if names is not None:
+        inner.__signature__ = spellings.renamed(inspect.signature(plain), names)  # type: ignore[attr-defined]
     return inner
 
 
@@ -145,21 +174,39 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
             try:
                 return called(*args, **kwargs)
             except (AttributeError, TypeError) as error:
+                ours = spellings.respelled(plain, name, kwargs)
+                if ours is not None:
+                    return inner(*args, **ours)
                 result = taken_over(inner, args, kwargs)
                 if result is NotImplemented:
                     if isinstance(error, AttributeError):
                         _check_first(plain, name, args, kwargs)
                     raise
                 return result
-        result = plain(*args, **kwargs)
+        result = plain(*args, **(spellings.respelled(plain, name, kwargs) or kwargs))
         if isinstance(result, tuple):
+            _check_outs(out, result, name)
             for target, part in zip(out, result, strict=True):
                 deliver(target, part, name)
             return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
         return deliver(out, result, name)
 
-    inner.__signature__ = _with_out(plain)  # type: ignore[attr-defined]
+    inner.__signature__ = _with_out(plain, name)  # type: ignore[attr-defined]
     return inner
+
+
+def _check_outs(out: Any, result: tuple[Any, ...], name: str) -> None:
+    """Raise for an `out` that is no tuple of as many tensors; indices need int64."""
+    if not isinstance(out, tuple | list) or len(out) != len(result):
+        given = f"{len(out)} of them" if isinstance(out, tuple | list) else type(out).__name__
+        raise TypeError(
+            f"{name}(): argument 'out' must be a tuple of {len(result)} Tensors, not {given}"
+        )
+    for field, target in zip(getattr(result, "_fields", ()), out, strict=False):
+        if field == "indices" and isinstance(target, Tensor) and target.dtype is not int64:
+            raise RuntimeError(
+                f"{name}(): output indices must be of dtype {int64!r}, not {target.dtype!r}"
+            )
 
 
 def _check_first(plain: Function, name: str, args: Any, kwargs: Any) -> None:
@@ -198,14 +245,26 @@ def _may_override(value: Any) -> bool:
 recorder.taken_over = taken_over
 
 
-def _with_out(plain: Function) -> inspect.Signature:
-    """The function's signature with a keyword `out` more, for readers and for tools."""
+def _with_out(plain: Function, name: str) -> inspect.Signature:
+    """The function's signature with a keyword `out` more, for readers and for tools: where
+    PyTorch has it, which is before the dtype of factories and after everything elsewhere.
+    """
     signature = inspect.signature(plain)
     out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
     parameters = list(signature.parameters.values())
-    has_rest = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
-    parameters.insert(len(parameters) - has_rest, out)
+    names = [p.name for p in parameters if p.kind is out.kind and p.name != "generator"]
+    if names and is_factory(plain):
+        at = list(signature.parameters).index(names[0])
+    elif _OUT_BEFORE.get(name) in names:
+        at = list(signature.parameters).index(_OUT_BEFORE[name])
+    else:
+        has_rest = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+        at = len(parameters) - has_rest
+    parameters.insert(at, out)
     return signature.replace(parameters=parameters)
+
+
+_OUT_BEFORE = {"nonzero": "as_tuple", "norm": "dtype", "searchsorted": "sorter"}
 
 
 _EXACT = frozenset({  # functions that convert nothing on the way into `out`

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any  # the API takes numbers, nested lists, arrays
+from typing import TYPE_CHECKING, Any, NoReturn  # the API takes numbers, nested lists, arrays
 
 import numpy as np
 
@@ -63,6 +63,39 @@ def _reflected(op: Any) -> Callable[[Any, Any], Any]:
         return _with_object(operator, lambda a, b: op(b, a), self, other)
 
     return operator if isinstance(op, Op) else _function_operator(op, True)
+
+
+def _comparison(op: Op) -> Callable[..., Any]:
+    """The method of a comparison, which PyTorch documents with `out`; only a call of the
+    method can give it: `x.__eq__(y, out=z)`.
+    """
+
+    def operator(input: Any, other: Any, out: Any = None) -> Any:  # hot
+        if out is not None:
+            return _delivered(operator(input, other), out, operator.__name__)
+        if isinstance(other, _OPERANDS):
+            return recorder.record_two(op, input, other, ())
+        return _with_object(operator, op, input, other)
+
+    return operator
+
+
+def _reflected_with_out(op: Op) -> Callable[..., Any]:
+    """`_reflected`, with the `out` that PyTorch documents for a call of the method."""
+    plain = _reflected(op)
+
+    def operator(input: Any, other: Any, out: Any = None) -> Any:
+        return _delivered(plain(input, other), out, operator.__name__)
+
+    return operator
+
+
+def _delivered(result: Any, out: Any, name: str) -> Any:
+    if out is None:
+        return result
+    from rushlight.surface import deliver  # binds functions to tensors, so it comes after them
+
+    return deliver(out, result, name)
 
 
 def _function_operator(function: Callable[[Any, Any], Any], is_reflected: bool) -> Any:
@@ -371,6 +404,20 @@ class Tensor:
         return self._storage.version
 
     @property
+    def grad_dtype(self) -> dt.dtype | None:
+        """The dtype of `.grad`: this tensor's. Other dtypes are refused."""
+        if not self.is_leaf:
+            raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
+        return self.dtype
+
+    @grad_dtype.setter
+    def grad_dtype(self, value: dt.dtype | None) -> None:
+        if value is not self.dtype:
+            raise errors.not_there(
+                f"grad_dtype={value!r}", "gradients of another dtype than their tensor's"
+            )
+
+    @property
     def grad(self) -> Tensor | None:
         if self._grad is None and not (self.is_leaf or self.retains_grad):
             origin.warn_caller(
@@ -625,11 +672,16 @@ class Tensor:
 
     __nonzero__ = __bool__  # PyTorch still has Python 2's name
 
+    def __delitem__(self, key: Any) -> NoReturn:
+        raise TypeError("Tensor does not support deleting items")
+
     def __int__(self) -> int:
         return int(self._real_item())
 
     def __float__(self) -> float:
         return float(self._real_item())
+
+    __long__ = __int__
 
     def _real_item(self) -> Any:
         """The one element; a complex one must have no imaginary part."""
@@ -670,6 +722,18 @@ class Tensor:
     def __hash__(self) -> int:
         return id(self)
 
+    def __setstate__(self, state: Any) -> None:
+        """Become what an old pickle of a tensor (4 parts) or of a variable (5) describes."""
+        if not self.is_leaf:
+            raise RuntimeError("__setstate__ can be only called on leaf Tensors")
+        if len(state) == 4:
+            self.set_(*state)
+            return
+        if len(state) == 5:
+            self.data = state[0]
+            state = (state[3], state[4], state[2])
+        self.requires_grad = state[0]
+
     def data_ptr(self) -> int:
         if is_meta(self):
             return 0
@@ -680,10 +744,10 @@ class Tensor:
 
         return printing.tensor_repr(self)
 
-    def __format__(self, spec: str) -> str:
+    def __format__(self, format_spec: str) -> str:
         if not self._shape and type(self) is Tensor and not is_meta(self):
-            return format(self.item(), spec)
-        return object.__format__(self, spec)
+            return format(self.item(), format_spec)
+        return object.__format__(self, format_spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         from rushlight import serialization  # imported when something is copied
@@ -705,7 +769,13 @@ class Tensor:
     __rmul__ = _reflected(arithmetic.MUL)
     __truediv__ = _operator(arithmetic.DIV)
     __rtruediv__ = _reflected(arithmetic.DIV)
-    __div__, __rdiv__ = __truediv__, __rtruediv__  # PyTorch still has Python 2's names
+    __rdiv__ = __rtruediv__  # PyTorch still has Python 2's names
+
+    def __div__(
+        input, other: Any, *, rounding_mode: str | None = None, out: Any = None
+    ) -> Tensor:
+        return _delivered(arithmetic.div(input, other, rounding_mode=rounding_mode), out, "div")
+
     __floordiv__ = _operator(arithmetic.floor_divide)
     __rfloordiv__ = _reflected(arithmetic.floor_divide)
     __mod__ = _operator(arithmetic.remainder)
@@ -725,31 +795,31 @@ class Tensor:
     def __neg__(self) -> Tensor:
         return arithmetic.NEG(self)
 
-    def __pos__(self) -> Tensor:
-        return arithmetic.positive(self)
+    def __pos__(input, out: Any = None) -> Tensor:
+        return _delivered(arithmetic.positive(input), out, "positive")
 
-    def __abs__(self) -> Tensor:
-        return selection.abs(self)
+    def __abs__(input, out: Any = None) -> Tensor:
+        return _delivered(selection.abs(input), out, "abs")
 
     def __invert__(self) -> Tensor:
         return bitwise.BITWISE_NOT(self)
 
     __and__ = _operator(bitwise.BITWISE_AND)
-    __rand__ = _reflected(bitwise.BITWISE_AND)
+    __rand__ = _reflected_with_out(bitwise.BITWISE_AND)
     __or__ = _operator(bitwise.BITWISE_OR)
-    __ror__ = _reflected(bitwise.BITWISE_OR)
+    __ror__ = _reflected_with_out(bitwise.BITWISE_OR)
     __xor__ = _operator(bitwise.BITWISE_XOR)
-    __rxor__ = _reflected(bitwise.BITWISE_XOR)
+    __rxor__ = _reflected_with_out(bitwise.BITWISE_XOR)
     __lshift__ = _operator(bitwise.SHIFT_LEFT)
     __rlshift__ = _reflected(bitwise.SHIFT_LEFT)
     __rshift__ = _operator(bitwise.SHIFT_RIGHT)
     __rrshift__ = _reflected(bitwise.SHIFT_RIGHT)
-    __lt__ = _operator(comparison.LT)
-    __le__ = _operator(comparison.LE)
-    __gt__ = _operator(comparison.GT)
-    __ge__ = _operator(comparison.GE)
-    __eq__ = _operator(comparison.EQ)
-    __ne__ = _operator(comparison.NE)
+    __lt__ = _comparison(comparison.LT)
+    __le__ = _comparison(comparison.LE)
+    __gt__ = _comparison(comparison.GT)
+    __ge__ = _comparison(comparison.GE)
+    __eq__ = _comparison(comparison.EQ)
+    __ne__ = _comparison(comparison.NE)
 
 
 def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tensor]:

@@ -153,14 +153,14 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 
 @public("torch", "Tensor", inplace=True, out=True, aliases=("multiply",))
-def mul(input: Any, other: Any) -> Any:
-    """input * other, broadcast.
+def mul(input: Any, other: Any = None, *, value: Any = None) -> Any:
+    """input * other, broadcast; `value` is another name of `other`.
 
     >>> torch.tensor([[1.0], [2.0]]) * torch.tensor([3.0, 4.0])
     tensor([[3., 4.],
             [6., 8.]])
     """
-    return MUL(input, other)
+    return MUL(input, value if other is None else other)
 
 
 neg = unary_function(NEG, "-x; bool is refused.", aliases=("negative",))
@@ -237,12 +237,18 @@ def check_divisor(op: str, a: Any, b: Any) -> None:
 
 
 @public("torch", "Tensor", inplace=True, out=True, aliases=("divide",))
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def div(
+    input: Any, other: Any = None, *, value: Any = None, rounding_mode: str | None = None
+) -> Any:
     """input / other, broadcast; `rounding_mode` 'trunc' or 'floor' makes whole numbers of it.
+
+    value: another name of `other`, from PyTorch's documentation.
 
     >>> torch.div(torch.tensor([7.0, -7.0]), 2, rounding_mode="floor")
     tensor([ 3., -4.])
     """
+    if other is None:
+        other = value
     if rounding_mode is None:
         return DIV(input, other)
     if rounding_mode not in ("trunc", "floor"):

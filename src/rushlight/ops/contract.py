@@ -142,13 +142,14 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
 
 
 @public("torch", "Tensor", "linalg", out=True)
-def matmul(input: Any, other: Any) -> Any:
-    """Matrix product with PyTorch's rules for vectors and batches.
+def matmul(input: Any, other: Any = None, *, tensor2: Any = None) -> Any:
+    """Matrix product with PyTorch's rules for vectors and batches; `tensor2` is another name
+    of `other`.
 
     >>> torch.tensor([[1.0, 2.0]]) @ torch.eye(2)
     tensor([[1., 2.]])
     """
-    a, b = input, other
+    a, b = input, tensor2 if other is None else other
     if a.ndim == 0 or b.ndim == 0:
         raise RuntimeError(
             f"matmul: both arguments to matmul need to be at least 1D, but they are {a.ndim}D "

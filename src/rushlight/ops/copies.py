@@ -16,6 +16,8 @@ from rushlight.ops.creation import FULL, sizes_of, with_grad
 from rushlight.ops.indexing import getitem
 from rushlight.ops.registry import public
 
+_TAKEN_BY_NAME = {"expand_copy": ("size",), "view_copy": ("dtype",)}
+
 
 def _copying(name: str, function: Callable[..., Any], *places: str) -> None:
     """Make the public form of a view function that gives copies."""
@@ -36,6 +38,8 @@ def _copying(name: str, function: Callable[..., Any], *places: str) -> None:
     known = inspect.signature(function)
     given = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
     parameters = [p for p in known.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    named = _TAKEN_BY_NAME.get(name, ())
+    parameters[1:1] = [inspect.Parameter(n, parameters[0].kind) for n in named]
     copied.__signature__ = known.replace(parameters=[*parameters, given])  # type: ignore[attr-defined]
     copied.__name__ = copied.__qualname__ = name
     copied.__doc__ = f"`{name[:-5]}` as a copy."

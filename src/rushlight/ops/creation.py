@@ -12,7 +12,14 @@ from rushlight.dtypes import Category, dtype
 from rushlight.layout import check_layout
 from rushlight.ops import batching
 from rushlight.ops.fill_value import checked_value
-from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
+from rushlight.ops.registry import (
+    NOT_DIFFERENTIABLE,
+    Op,
+    TensorType,
+    documented,
+    public,
+    recorder,
+)
 
 FULL = Op(  # the value is part of the program: for zeros, ones and other constants
     "full",
@@ -176,8 +183,8 @@ def _constant(name: str, value: Any, doc: str) -> Any:
         dtype: dtype | None = None,
         layout: Any = None,
         device: Any = None,
-        pin_memory: bool = False,
         requires_grad: bool = False,
+        pin_memory: bool = False,
         memory_format: Any = None,
         names: Any = None,
         **named: Any,
@@ -207,12 +214,14 @@ def _constant_like(name: str, value: Any, doc: str) -> Any:
         dtype: dtype | None = None,
         layout: Any = None,
         device: Any = None,
-        pin_memory: bool = False,
         requires_grad: bool = False,
+        pin_memory: bool = False,
         memory_format: Any = None,
     ) -> Any:
         if layout is not None:
             check_layout(layout)
+        if not hasattr(input, "_storage"):
+            raise errors.not_a_tensor(name, "input", input)
         made = FULL(shape=input._shape, value=value, dtype=dtype or input.dtype)
         return with_grad(_alike(made, input), requires_grad, device, input)
 
@@ -240,7 +249,7 @@ def _constant_new(name: str, value: Any, doc: str) -> Any:
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = doc
-    return public("Tensor", name=name)(method)
+    return public("Tensor", name=name)(documented("size")(method))
 
 
 zeros = _constant("zeros", 0, "A tensor of zeros: `zeros(2, 3)` or `zeros((2, 3))`.")
@@ -262,8 +271,8 @@ def full(
     dtype: dtype | None = None,
     layout: Any = None,
     device: Any = None,
-    pin_memory: bool = False,
     requires_grad: bool = False,
+    pin_memory: bool = False,
     names: Any = None,
 ) -> Any:
     """A tensor of one value, whose type gives the dtype.
@@ -289,8 +298,8 @@ def full_like(
     dtype: dtype | None = None,
     layout: Any = None,
     device: Any = None,
-    pin_memory: bool = False,
     requires_grad: bool = False,
+    pin_memory: bool = False,
     memory_format: Any = None,
 ) -> Any:
     """One value in the shape and dtype of `input`.
@@ -300,6 +309,8 @@ def full_like(
     """
     if layout is not None:
         check_layout(layout)
+    if not hasattr(input, "_storage"):
+        raise errors.not_a_tensor("full_like", "input", input)
     made = filled("full_like", input._shape, fill_value, dtype or input.dtype)
     made = made.detach() if made.requires_grad else made
     return with_grad(_alike(made, input), requires_grad, device, input)
@@ -422,13 +433,14 @@ def _check_no_bool(op: str, kind: dtype) -> None:
 
 
 @public("torch", out=True)
+@documented("start", "end", "step")
 def arange(
     *bounds: Any,
     dtype: dtype | None = None,
     layout: Any = None,
     device: Any = None,
-    pin_memory: bool = False,
     requires_grad: bool = False,
+    pin_memory: bool = False,
     **named: Any,
 ) -> Any:
     """Numbers from start (0) up to, not including, end.
@@ -507,7 +519,7 @@ def _points_kind(*points: Any) -> dtype:
 @public("torch", out=True)
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: dtype | None = None, layout: Any = None,
-    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`steps` evenly spaced numbers from start to end, both included.
 
@@ -548,7 +560,7 @@ def logspace(
 @public("torch", out=True)
 def eye(
     n: int, m: int | None = None, *, dtype: dtype | None = None, layout: Any = None,
-    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Ones on the diagonal of an n x m matrix, zeros elsewhere.
 

@@ -38,7 +38,7 @@ PAIR = Op(  # every letter of the output is in an operand; every other one is in
 
 
 @public("torch")
-def einsum(*args: Any) -> Any:
+def einsum(equation: Any, *operands: Any) -> Any:
     """Sum of products over the letters that are not in the output.
 
     Takes `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1], b, [1, 2], [0, 2])`; `...` stands
@@ -49,22 +49,20 @@ def einsum(*args: Any) -> Any:
     tensor([[3., 3.],
             [3., 3.]])
     """
-    equation, operands = _spelled(args)
-    terms, output = _terms(equation, operands)
-    operands = [_diagonals(x, term) for x, term in zip(operands, terms, strict=True)]
+    text, given = _spelled((equation, *operands))
+    terms, output = _terms(text, given)
+    parts = [_diagonals(x, term) for x, term in zip(given, terms, strict=True)]
     terms = ["".join(dict.fromkeys(t)) for t in terms]
-    _check_sizes(equation, terms, operands)
+    _check_sizes(text, terms, parts)
     while len(terms) > 1:
         rest = set(output).union(*terms[2:])
-        merged, term = _product(operands[0], terms[0], operands[1], terms[1], rest)
-        operands, terms = [merged, *operands[2:]], [term, *terms[2:]]
-    return _arranged(operands[0], terms[0], output)
+        merged, term = _product(parts[0], terms[0], parts[1], terms[1], rest)
+        parts, terms = [merged, *parts[2:]], [term, *terms[2:]]
+    return _arranged(parts[0], terms[0], output)
 
 
 def _spelled(args: tuple[Any, ...]) -> tuple[str, list[Any]]:
     """The equation and operands of either calling form."""
-    if not args:
-        raise ValueError("einsum(): must specify the equation string and at least one operand")
     if isinstance(args[0], str):
         operands = list(args[1:])
         if len(operands) == 1 and isinstance(operands[0], list | tuple):

@@ -44,6 +44,8 @@ def holds(kind: dtype, value: complex) -> bool:
             return holds(kind.to_real(), value.real) and holds(kind.to_real(), value.imag)
         return value.imag == 0 and holds(kind, value.real)
     if kind.is_integral:
+        if kind not in _RANGES:
+            raise errors.only_named(kind)
         low, high = _RANGES[kind]
         return math.isfinite(value) and low <= int(value) <= high
     if kind.is_float8:  # conversions say what becomes of numbers beyond the largest

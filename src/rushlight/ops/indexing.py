@@ -414,7 +414,7 @@ def _without_masks(arrays: list[tuple[int, Any]]) -> tuple[Shape, list[Any]]:
 
 
 @public("Tensor", name="__getitem__")
-def getitem(input: Any, index: Any) -> Any:
+def getitem(input: Any, key: Any) -> Any:
     """The elements at an index: a view for ints and slices, a copy for arrays, masks and slices
     that go down.
 
@@ -423,7 +423,7 @@ def getitem(input: Any, index: Any) -> Any:
     >>> x[1, ::2], x[x > 3]
     (tensor([3, 5]), tensor([4, 5]))
     """
-    parsed = parse(input, index)
+    parsed = parse(input, key)
     if not parsed.arrays:
         return parsed.turn(take_view(PICK, input, items=tuple(parsed.items)))
     viewed = parsed.turn(_viewed(input, parsed.items))
@@ -432,7 +432,7 @@ def getitem(input: Any, index: Any) -> Any:
 
 
 @public("Tensor", name="__setitem__")
-def setitem(input: Any, index: Any, value: Any) -> None:
+def setitem(input: Any, key: Any, value: Any) -> None:
     """Write values, broadcast, at an index.
 
     >>> x = torch.zeros(3)
@@ -440,7 +440,7 @@ def setitem(input: Any, index: Any, value: Any) -> None:
     >>> x
     tensor([0., 1., 2.])
     """
-    parsed = parse(input, index)
+    parsed = parse(input, key)
     viewed = _viewed(input, parsed.items)
     is_number = not _is_tensor(value)
     if is_number:

@@ -22,7 +22,14 @@ from rushlight.ir.host import takes_batches
 from rushlight.layout import check_layout
 from rushlight.ops import batching
 from rushlight.ops.creation import _shape_of, unrelated, with_grad
-from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
+from rushlight.ops.registry import (
+    NOT_DIFFERENTIABLE,
+    Op,
+    TensorType,
+    documented,
+    public,
+    recorder,
+)
 from rushlight.random.generator import Generator, default_generator
 
 _MASK32 = 0xFFFFFFFF
@@ -166,8 +173,8 @@ def _sized(name: str, op: Op, doc: str) -> Any:
         dtype: dtype | None = None,
         layout: Any = None,
         device: Any = None,
-        pin_memory: bool = False,
         requires_grad: bool = False,
+        pin_memory: bool = False,
         names: Any = None,
         **named: Any,
     ) -> Any:
@@ -198,12 +205,14 @@ def _like(name: str, op: Op, doc: str) -> Any:
         dtype: dtype | None = None,
         layout: Any = None,
         device: Any = None,
-        pin_memory: bool = False,
         requires_grad: bool = False,
+        pin_memory: bool = False,
         memory_format: Any = None,
     ) -> Any:
         if layout is not None:
             check_layout(layout)
+        if not hasattr(input, "_storage"):
+            raise errors.not_a_tensor(name, "input", input)
         made = _drawn(
             op, name, input._shape, dtype or input.dtype, _source(generator, device, input)
         )
@@ -245,14 +254,15 @@ def _check_bounds(op: str, low: int, high: int, kind: dtype) -> None:
 
 
 @public("torch", out=True)
+@documented("low", "high", "size")
 def randint(
     *bounds_and_size: Any,
     generator: Any = None,
     dtype: dtype | None = None,
     layout: Any = None,
     device: Any = None,
-    pin_memory: bool = False,
     requires_grad: bool = False,
+    pin_memory: bool = False,
     **named: Any,
 ) -> Any:
     """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`.
@@ -276,6 +286,7 @@ def randint(
 
 
 @public("torch")
+@documented("low", "high")
 def randint_like(
     input: Any,
     *bounds: Any,
@@ -283,8 +294,8 @@ def randint_like(
     dtype: dtype | None = None,
     layout: Any = None,
     device: Any = None,
-    pin_memory: bool = False,
     requires_grad: bool = False,
+    pin_memory: bool = False,
     memory_format: Any = None,
     **named: Any,
 ) -> Any:
@@ -295,6 +306,8 @@ def randint_like(
     """
     if layout is not None:
         check_layout(layout)
+    if not hasattr(input, "_storage"):
+        raise errors.not_a_tensor("randint_like", "input", input)
     given = list(bounds)
     high = int(named["high"] if "high" in named else given.pop())
     low = int(named["low"] if "low" in named else given.pop() if given else 0)
@@ -325,7 +338,7 @@ SHUFFLE = Op(
 @public("torch", out=True)
 def randperm(
     n: int, *, generator: Any = None, dtype: dtype | None = dt.int64, layout: Any = None,
-    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """The numbers 0 to n - 1 in random order.
 
@@ -512,7 +525,7 @@ def local_flush() -> None:
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None,
     dtype: dtype | None = None, layout: Any = None, device: Any = None,
-    pin_memory: bool = False, requires_grad: bool = False,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Normal numbers; mean and std are numbers (with `size`) or tensors.
 
@@ -627,15 +640,17 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
 
 
 @public("Tensor", name="uniform_")
-def uniform_(
-    input: Any, from_: Any = 0.0, to: Any = 1.0, *, generator: Any = None, **named: Any
-) -> Any:
-    """Fill with uniform numbers in [from, to).
+@documented("from", "to")
+def uniform_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> Any:
+    """Fill with uniform numbers in [from, to), by default [0, 1).
 
     >>> torch.zeros(2).uniform_(1.0, 1.0)
     tensor([1., 1.])
     """
-    low = named.pop("from", from_)
+    given = dict(zip(("from", "to"), bounds, strict=False)) | named
+    low, to = given.pop("from", 0.0), given.pop("to", 1.0)
+    if given or len(bounds) > 2:
+        raise TypeError(f"uniform_() received an invalid combination of arguments: {named}")
     if low > to:
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}"
@@ -721,6 +736,7 @@ def cauchy_(input: Any, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any =
 
 
 @public("Tensor", name="random_")
+@documented("from", "to")
 def random_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> Any:
     """Fill with whole numbers: all that the dtype holds exactly, or in [from, to).
 

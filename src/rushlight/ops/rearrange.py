@@ -12,7 +12,7 @@ from rushlight.ops import batching
 from rushlight.ops.creation import FULL, sizes_of
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.movement import EMBED, diagonal
-from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
+from rushlight.ops.registry import Linearity, Op, TensorType, documented, public, recorder
 from rushlight.views import Shape, View
 
 # -- joining
@@ -219,6 +219,7 @@ def repeat(input: Any, *repeats: Any, **named: Any) -> Any:
 
 
 @public("torch", "Tensor")
+@documented("dims")
 def tile(input: Any, *dims: Any, **named: Any) -> Any:
     """The tensor repeated; missing counts in front are 1.
 
@@ -301,6 +302,7 @@ FLIP = Op(
 
 
 @public("torch", "Tensor")
+@documented("dims")
 def flip(input: Any, *dims: Any, **named: Any) -> Any:
     """The elements in reverse order along these dimensions.
 

@@ -17,7 +17,14 @@ from rushlight.dtypes import dtype
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import CAST, WHERE, check_tensors, pointwise, scaled
 from rushlight.ops.pick import PLACE
-from rushlight.ops.registry import NOT_DIFFERENTIABLE, Linearity, Op, TensorType, public
+from rushlight.ops.registry import (
+    NOT_DIFFERENTIABLE,
+    Linearity,
+    Op,
+    TensorType,
+    documented,
+    public,
+)
 
 Dims = tuple[int, ...]
 
@@ -445,6 +452,7 @@ def _dim_form(name: str, input: Any, dim: int, keepdim: bool = False) -> Any:
 
 
 @public("torch", "Tensor", out=True)
+@documented("dim", "keepdim")
 def max(input: Any, *args: Any, **kwargs: Any) -> Any:
     """The largest element; `max(dim)` gives values and indices, `max(other)` is elementwise.
 
@@ -457,6 +465,7 @@ def max(input: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 @public("torch", "Tensor", out=True)
+@documented("dim", "keepdim")
 def min(input: Any, *args: Any, **kwargs: Any) -> Any:
     """The smallest element; `min(dim)` gives values and indices, `min(other)` is
     elementwise.

@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import enum
 import inspect
+import keyword
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn  # rules take operands of any kind
 
 from rushlight import errors
-from rushlight.dtypes import Category, Standing, bool_, complex128, dtype, float64, int64
+from rushlight.dtypes import (
+    NAMED_ONLY,
+    Category,
+    Standing,
+    bool_,
+    complex128,
+    dtype,
+    float64,
+    int64,
+)
 from rushlight.ops import precision
 from rushlight.views import Shape, contiguous_strides, numel
 
@@ -66,6 +76,8 @@ class TensorType:
         is_meta: bool,
         levels: Levels,
     ) -> TensorType:
+        if dtype.name in NAMED_ONLY:  # type: ignore[attr-defined]
+            raise errors.only_named(dtype)
         made = object.__new__(cls)
         made.shape, made.dtype, made.weak, made.is_meta = shape, dtype, weak, is_meta
         made.levels = levels
@@ -262,6 +274,7 @@ MOVES_BITS = frozenset((  # what can be done with elements that are only stored
     "split", "spread_batch", "to_meta", "unbind", "unfold", "unrelated", "where", "write",
     "write_region",
 ))  # fmt: skip
+OF_NUMBERS = frozenset(("fill",))  # one-operand ops that take a Python number
 _MANY = 1000  # operands that a rule with *operands may have
 
 
@@ -360,6 +373,34 @@ class Public:
 
 
 PUBLIC: list[Public] = []
+
+
+def documented(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """State the parameters of a function that takes them as `*args` or by keyword.
+
+    `inspect.signature` then names these, in order, before the function's own keywords; the
+    function must take each of them by its name.
+    """
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(function)
+        kinds = inspect.Parameter
+        kept = [
+            p
+            for p in own.parameters.values()
+            if p.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD) and p.name not in names
+        ]
+        is_odd = any(map(keyword.iskeyword, names))  # `from`: no name for inspect otherwise
+        kind = kinds.POSITIONAL_ONLY if is_odd else kinds.POSITIONAL_OR_KEYWORD
+        said = [kinds(n, kind, default=None) for n in names]
+        at = sum(p.kind is not kinds.KEYWORD_ONLY for p in kept)
+        if at and kept[0].default is kinds.empty:
+            said = [p.replace(default=kinds.empty) for p in said]
+        first = [p.replace(kind=kind) for p in kept[:at]]
+        function.__signature__ = own.replace(parameters=[*first, *said, *kept[at:]])  # type: ignore[attr-defined]
+        return function
+
+    return declare
 
 
 def public(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any  # whatever is given
 
-from rushlight.ops.registry import public
+from rushlight.ops.registry import documented, public
 
 _INSTEAD = {  # name: what replaced it, and whether tensors had it as a method
     "eig": ("torch.linalg.eig", True),
@@ -13,6 +13,10 @@ _INSTEAD = {  # name: what replaced it, and whether tensors had it as a method
     "solve": ("torch.linalg.solve", True),
     "symeig": ("torch.linalg.eigh", True),
 }
+_PARAMETERS = {
+    "eig": ("eigenvectors",), "symeig": ("eigenvectors",), "solve": ("other",),
+    "lstsq": ("other",),
+}  # fmt: skip
 
 
 def _removed(name: str, instead: str, is_method: bool) -> None:
@@ -24,7 +28,8 @@ def _removed(name: str, instead: str, is_method: bool) -> None:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Removed: use `{instead}`."
-    public("torch", *(("Tensor",) if is_method else ()), name=name)(function)
+    places = ("torch", "Tensor") if is_method else ("torch",)
+    public(*places, name=name)(documented(*_PARAMETERS.get(name, ()))(function))
 
 
 for _name, (_instead, _is_method) in _INSTEAD.items():

@@ -138,7 +138,7 @@ def convolution(
     return function(input, weight, bias, stride, padding, dilation, groups)
 
 
-@public("torch")
+@public("torch", "F")
 def native_channel_shuffle(input: Any, groups: int) -> Any:
     """Channels of different groups interleaved.
 

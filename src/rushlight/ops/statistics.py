@@ -198,7 +198,7 @@ def std(
     return _moment(STD, input, *found)
 
 
-@public("torch")
+@public("torch", out=True)
 @numpy_names
 def var_mean(
     input: Any,
@@ -219,7 +219,7 @@ def var_mean(
     return _moment(VAR, input, dims, keepdim, chosen), input.mean(dims or None, keepdim)
 
 
-@public("torch")
+@public("torch", out=True)
 @numpy_names
 def std_mean(
     input: Any,

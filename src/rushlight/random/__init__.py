@@ -13,6 +13,7 @@ from rushlight.random.generator import (
     manual_seed,
     seed,
     set_rng_state,
+    thread_safe_generator,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "manual_seed",
     "seed",
     "set_rng_state",
+    "thread_safe_generator",
 ]

@@ -147,10 +147,18 @@ def set_rng_state(new_state: Any) -> None:
     default_generator.set_state(new_state)
 
 
+def thread_safe_generator() -> Generator | None:
+    """The generator of a loader's worker thread: None, for the workers here are processes,
+    and the default generator is each one's own.
+    """
+    return None
+
+
 @contextlib.contextmanager
 def fork_rng(
-    devices: Any = None, enabled: bool = True, device_type: str = "cpu", **_: Any
-) -> Iterator[None]:
+    devices: Any = None, enabled: bool = True, _caller: str = "fork_rng",
+    _devices_kw: str = "devices", device_type: str = "cpu",
+) -> Iterator[None]:  # fmt: skip
     """What is drawn inside leaves the default generator as it was."""
     before = default_generator.place
     try:

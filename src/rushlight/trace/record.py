@@ -9,10 +9,10 @@ fixes the structure of the tape, and a whole `backward()` can be remembered at a
 from __future__ import annotations
 
 import weakref
-from typing import Any  # the Tensor class comes later
+from typing import Any, NoReturn  # the Tensor class comes later
 
-from rushlight import config
-from rushlight.ops.registry import Op, TensorType, recorder
+from rushlight import config, errors
+from rushlight.ops.registry import OF_NUMBERS, Op, TensorType, recorder
 from rushlight.trace import misses, origin
 from rushlight.trace.tape import Node, next_sequence
 from rushlight.trace.trace import (
@@ -94,7 +94,7 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
 def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
     """`record` of one operand."""
     if not isinstance(x, hooks.tensor_class):
-        x = number_tensor(x)
+        x = number_tensor(x) if op.name in OF_NUMBERS else refused(op, x)
     with recording:
         trace = local.trace
         epoch = trace.epoch
@@ -374,6 +374,12 @@ def _kept(op: Op, count: int) -> tuple[bool, ...]:
     if op.uses is None:
         return (True,) * count
     return tuple([i < len(op.uses) and op.uses[i] for i in range(count)])
+
+
+def refused(op: Op, x: Any) -> NoReturn:
+    """Raise for the operand of an op that takes one tensor, as PyTorch takes no number here."""
+    number_tensor(x)  # raises for what is no number either
+    raise errors.not_a_tensor(op.name, "input", x)
 
 
 def number_tensor(number: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any  # the Tensor class comes later
 import numpy as np
 
 from rushlight import config, errors, forks
-from rushlight.dtypes import Category, of_number
+from rushlight.dtypes import Category, of_number, uint64
 from rushlight.ops.registry import NUMBER_TYPES, TensorType
 from rushlight.trace import misses
 from rushlight.trace.tape import AccumulateGrad, Input, Node, impure_epochs
@@ -182,7 +182,7 @@ class Trace:
         """A Python number takes the next position."""
         kind = _NUMBER_TYPE_OF.get(number.__class__) or number_type(number)
         if kind is _INTEGER and not -(1 << 63) <= number < 1 << 63:
-            number = _wrapped(number)
+            kind, number = _UNSIGNED, _wrapped(number)
         elif kind is _COMPLEX:
             value = hooks.number_in_memory(number, kind)
             self.join(value)
@@ -312,6 +312,7 @@ _NUMBER_TYPE_OF = {
 
 
 _INTEGER = NUMBER_TYPES[Category.INTEGRAL]
+_UNSIGNED = TensorType((), uint64, True)  # of integers that int64 does not hold
 _COMPLEX = NUMBER_TYPES[Category.COMPLEX]
 
 
