@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import mmap
 import os
 import secrets
 import stat
@@ -21,6 +22,7 @@ from typing import IO, Any, Self
 
 import numpy as np
 
+from rushlight.serialization.settings import settings
 from rushlight.serialization.tensors import ALIGNMENT, aligned_bytes
 
 Source = str | os.PathLike[str] | IO[bytes]
@@ -98,13 +100,16 @@ class ArchiveReader:
     def read_array(self, record: str) -> np.ndarray:
         """A record as writable bytes: a private mapping of the file where mapping was asked."""
         info = self._info(record)
+        if settings.skips_data:
+            return np.zeros(info.file_size, np.uint8)
         if info.compress_type != zipfile.ZIP_STORED:
             return _copied(self.read(record))
         stream = self._zip.fp
         assert stream is not None, "read_array: the archive is closed"
         begin = self._data_offset(stream, info)
         if self._path is not None and self._mapped and info.file_size and begin % 8 == 0:
-            mapped: np.ndarray = np.memmap(self._path, np.uint8, "c", begin, (info.file_size,))
+            mode: Any = "r+" if settings.mmap_flags == mmap.MAP_SHARED else "c"
+            mapped: np.ndarray = np.memmap(self._path, np.uint8, mode, begin, (info.file_size,))
             return mapped
         return self._read_stored(stream, begin, info)
 

@@ -12,7 +12,9 @@ import numpy as np
 
 from rushlight.serialization import legacy, names
 from rushlight.serialization.archive import FIRST_BYTES, ArchiveReader, Source
+from rushlight.serialization.locations import refuse_location, registered
 from rushlight.serialization.machine import Machine
+from rushlight.serialization.settings import byte_order
 from rushlight.serialization.tensors import Bytes, item_size, public
 
 # None, a device, a mapping of locations, or a function of (storage, location).
@@ -133,7 +135,8 @@ def _load_other(stream: IO[bytes], locate: Locate, trust: _Trust | None) -> Any:
 
 def _load_archive(archive: ArchiveReader, locate: Locate, trust: _Trust | None) -> Any:
     loaded: dict[str, Bytes] = {}
-    order = archive.read("byteorder").decode() if archive.has("byteorder") else "little"
+    has_order = archive.has("byteorder")
+    order = archive.read("byteorder").decode() if has_order else byte_order()
 
     def persistent(identity: Any) -> Bytes:
         kind, key, location, count = storage_identity(identity)
@@ -179,12 +182,14 @@ def _placed(data: Bytes, location: Any) -> Bytes:
         return data
     if kind == "meta":
         return Bytes(np.empty(0, np.uint8), device="meta", dtype=data.dtype)
-    raise RuntimeError(
-        f"Attempting to deserialize object on a {kind.upper()} device but "
-        f"torch.{kind}.is_available() is False. If you are running on a CPU-only machine, "
-        f"please "
-        "use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
-    )
+    found = registered(data.base(data.dtype).untyped_storage(), str(location))
+    if found is None:
+        refuse_location(str(location))
+    if found.data_ptr() != data.base(data.dtype).untyped_storage().data_ptr():
+        raise RuntimeError(
+            "load: a registered deserializer must return the storage it was given"
+        )
+    return _placed(data, found.device)
 
 
 def _asked(function: Callable[..., Any], data: Bytes, location: str) -> Bytes:
