@@ -124,6 +124,9 @@ def error_of(node: Node, inputs: Callable[[Node], Any]) -> StepFailed:
     name, origin = step.op.name, (step.where, step.label)
     if name in errors.DIVISIONS:
         return StepFailed(step, errors.zero_division(name, *origin))
+    refused = errors.refused_value(node.attrs[-1], name, *origin)
+    if refused is not None:
+        return StepFailed(step, refused)
     found = _bad_index(node, inputs)
     if found is None:
         return StepFailed(step, errors.index_out_of_range(name, *origin))

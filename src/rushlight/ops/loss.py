@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any  # operands are tensors
 
+from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.config import gradients_off
 from rushlight.ops import batching
@@ -16,7 +17,7 @@ from rushlight.ops.activation import logsigmoid, softplus
 from rushlight.ops.creation import ARANGE
 from rushlight.ops.cross_entropy import reduction_of
 from rushlight.ops.elementwise import pointwise, scaled
-from rushlight.ops.registry import OPS, public
+from rushlight.ops.registry import OPS, Linearity, public
 
 
 def reduced(losses: Any, reduction: str) -> Any:
@@ -187,7 +188,15 @@ def _check_probabilities(op: str, input: Any, target: Any) -> None:
         )
 
 
+def _outside(k: Any, x: Any) -> Any:
+    """1 where x is no probability; NaN is none."""
+    return k.cast((x >= 0.0) & (x <= 1.0), dt.bool_).equals(False)
+
+
 def _bce_lower(k: Any, p: Any, t: Any) -> Any:
+    if 0 not in p.shape:
+        p = k.checked(p, k.cast(_outside(k, p), dt.int64), 1, "probability")
+        t = k.checked(t, k.cast(_outside(k, t), dt.int64), 1, "target probability")
     log_p = k.max(k.log(p), k.const(-100.0, p.dtype))
     log_q = k.max(k.log1p(-p), k.const(-100.0, p.dtype))
     return (t - 1) * log_q - t * log_p
@@ -369,6 +378,17 @@ def poisson_nll_loss(
     return reduced(losses, reduction)
 
 
+def _variance_lower(k: Any, var: Any) -> Any:
+    if 0 in var.shape:
+        return var
+    return k.checked(var, k.cast(var < 0.0, dt.int64), 1, "variance")
+
+
+VARIANCE = pointwise(  # itself; the flush fails where it is negative
+    "gaussian_nll_loss", _variance_lower, vjp=lambda g, out, var: g, jvp=Linearity.TOGETHER
+)
+
+
 @public("F")
 def gaussian_nll_loss(
     input: Any,
@@ -394,6 +414,7 @@ def gaussian_nll_loss(
         and bool((batching.whole(var) < 0).any())
     ):
         raise ValueError("var has negative entry/entries")
+    var = VARIANCE(var)
     if var.shape != input.shape:
         if input.shape[:-1] == var.shape:
             var = var.unsqueeze(-1)

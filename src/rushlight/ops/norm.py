@@ -165,7 +165,7 @@ def _of_channels(parameter: Any, ndim: int) -> Any:
     return parameter.reshape(1, -1, *(1,) * (ndim - 2))
 
 
-@public("torch", "F")
+@public("torch")
 def group_norm(
     input: Any,
     num_groups: int,
@@ -203,6 +203,19 @@ def group_norm(
     x = NORMALISED(grouped, dim=(2,), eps=float(eps)).reshape(input.shape)
     ndim = input.ndim
     return _affine(x, _of_channels(weight, ndim), _of_channels(bias, ndim), input.dtype)
+
+
+@public("F", name="group_norm")
+def _group_norm(
+    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-05
+) -> Any:
+    """`group_norm`; ValueError where each group is one number, which would always be 0."""
+    if input.ndim >= 2 and num_groups > 0 and input.numel() == num_groups:
+        raise ValueError(
+            f"group_norm: Expected more than 1 value per channel when training, got input size "
+            f"{list(input.shape)}"
+        )
+    return group_norm(input, num_groups, weight, bias, eps)
 
 
 @public("torch")
