@@ -137,3 +137,183 @@ def test_results_of_several_tensors_are_pickled():
     found = pickle.loads(pickle.dumps(rushlight.linalg.slogdet(rushlight.eye(2))))
     assert found._fields == ("sign", "logabsdet") and found.sign.item() == 1.0
     assert type(found) is rushlight.return_types.linalg_slogdet
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.hash_tensor(t.tensor([1.5, 2.0, 7.0])).item(),
+        lambda t: t.hash_tensor(t.tensor([-1, 2], dtype=t.int8)).item(),
+        lambda t: t.hash_tensor(t.arange(6.0).reshape(2, 3), dim=1).tolist(),
+        lambda t: t.hash_tensor(t.tensor([True, False, True]), keepdim=True).tolist(),
+        lambda t: t.hash_tensor(t.ones(3, dtype=t.bfloat16)).item(),
+        lambda t: t.functional.norm(t.ones(4)).item(),
+        lambda t: repr(t.torch_version.TorchVersion("1.2") < "1.10"),
+        lambda t: t.legacy_contiguous_format is t.contiguous_format,
+        lambda t: (repr(t.int4), t.int4.itemsize, t.int4.is_signed, repr(t.bit)),
+        lambda t: (repr(t.chalf), t.complex32.is_complex, t.bits16.itemsize),
+        lambda t: t.thread_safe_generator(),
+        lambda t: t.ones(1).__long__(),
+        lambda t: t.ones(2).grad_dtype is t.float32,
+        lambda t: repr(t.Stream("cpu")),
+        lambda t: t.Stream() == t.Stream("cpu"),
+        lambda t: t.nn.factory_kwargs({"device": "cpu", "factory_kwargs": {"dtype": t.int8}})[
+            "device"
+        ],
+        lambda t: t.compiler.keep_tensor_guards_unsafe([]),
+        lambda t: t.autograd.enforce_grad_layout_policy(True).__enter__(),
+    ],
+)
+def test_answers_of_rarer_names_are_those_of_pytorch(call):
+    ours, theirs = both()
+    assert call(ours) == call(theirs)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.hash_tensor(t.ones(2), mode=1),
+        lambda t: t.hash_tensor(t.ones(0)),
+        lambda t: t.smm(t.ones(2, 2), t.ones(2, 2)),
+        lambda t: t.indices_copy(t.ones(2)),
+        lambda t: t.values_copy(t.ones(2)),
+        lambda t: t.saddmm(t.ones(2, 2), t.ones(2, 2), t.ones(2, 2)),
+        lambda t: t.autograd.variable(1),
+        lambda t: t.tensor([1], dtype=t.uint3),
+        lambda t: t.ones(2).to(t.bits8),
+        lambda t: t.ones(2).__delitem__(0),
+        lambda t: t.lobpcg(t.eye(4), k=2),
+        lambda t: t.serialization.set_default_mmap_options(17),
+        lambda t: t.serialization.set_default_load_endianness(3),
+        lambda t: t.nn.factory_kwargs({"foo": 1}),
+        lambda t: t.nn.parallel.scatter(t.ones(2), [t.device("cpu")]),
+        lambda t: t.nn.functional.group_norm(t.ones(1, 2), 2),
+        lambda t: t.nn.functional.binary_cross_entropy(t.tensor([1.5]), t.ones(1)).item(),
+        lambda t: t.nn.functional.binary_cross_entropy(t.ones(1), t.tensor([-0.5])).item(),
+        lambda t: t.nn.functional.gaussian_nll_loss(t.ones(1), t.ones(1), -t.ones(1)).item(),
+    ],
+)
+def test_refusals_of_rarer_names_are_those_of_pytorch(call):
+    ours, theirs = both()
+    with pytest.raises((RuntimeError, TypeError, ValueError)) as known:
+        call(theirs)
+    with pytest.raises((RuntimeError, TypeError, ValueError)) as raised:
+        call(ours)
+    assert isinstance(raised.value, NotImplementedError) or issubclass(
+        raised.type, known.type.__mro__[-4] if known.type is Exception else known.type
+    )
+
+
+def test_lobpcg_finds_extreme_pairs_of_a_generalised_problem():
+    ours, theirs = both()
+    numbers = theirs.randn(2, 9, 9, dtype=theirs.float64, generator=theirs.Generator())
+    a = (numbers @ numbers.mT).numpy()
+    b = (numbers.mT @ numbers).numpy() + 9 * theirs.eye(9, dtype=theirs.float64).numpy()
+    A, B = ours.from_numpy(a), ours.from_numpy(b)
+    values, vectors = ours.lobpcg(A, k=2, B=B, largest=False)
+    assert (A @ vectors - B @ vectors * values[:, None]).abs().max() < 1e-9
+    wanted = theirs.linalg.eigvals(theirs.linalg.solve(theirs.tensor(b), theirs.tensor(a)))
+    assert values.tolist() == [
+        pytest.approx(sorted(row)[:2], abs=1e-9) for row in wanted.real.tolist()
+    ]
+
+
+def test_futures_call_what_waits_for_them():
+    future = rushlight.futures.Future()
+    seen = []
+    future.add_done_callback(lambda f: seen.append(f.value()))
+    failing = future.then(lambda f: 1 // 0)
+    future.set_result(3)
+    assert seen == [3] and rushlight.futures.wait_all([future]) == [3]
+    with pytest.raises(ZeroDivisionError):
+        failing.wait()
+    with pytest.raises(RuntimeError, match="already has a result"):
+        future.set_result(4)
+
+
+def test_files_are_memory(tmp_path):
+    path = tmp_path / "numbers"
+    shared = rushlight.from_file(str(path), shared=True, size=4, dtype=rushlight.int32)
+    shared.fill_(7)
+    apart = rushlight.from_file(str(path), size=2, dtype=rushlight.int32)
+    assert (apart + 1).tolist() == [8, 8] and path.stat().st_size == 16
+    apart.fill_(0)
+    apart.tolist()
+    assert rushlight.from_file(str(path), size=4, dtype=rushlight.int32).tolist() == [7] * 4
+    with pytest.raises(RuntimeError, match="16 bytes, and 5 elements"):
+        rushlight.from_file(str(path), size=5, dtype=rushlight.int32)
+
+
+def test_gradients_of_convolutions_by_name():
+    ours, theirs = both()
+    x, w, g = theirs.randn(2, 4, 7, 5), theirs.randn(6, 2, 3, 3), theirs.randn(2, 6, 3, 2)
+    how = {"stride": 2, "padding": (0, 0), "dilation": 1, "groups": 2}
+    a, b, c = (ours.from_numpy(t.numpy()) for t in (x, w, g))
+    mine = ours.nn.grad.conv2d_input(x.shape, b, c, **how)
+    known = theirs.nn.grad.conv2d_input(x.shape, w, g, **how)
+    assert theirs.allclose(theirs.from_numpy(mine.numpy()), known, atol=1e-5)
+    mine = ours.nn.grad.conv2d_weight(a, w.shape, c, **how)
+    known = theirs.nn.grad.conv2d_weight(x, w.shape, g, **how)
+    assert theirs.allclose(theirs.from_numpy(mine.numpy()), known, atol=1e-4)
+
+
+def test_parallel_functions_without_devices_call_module_after_module():
+    parallel, twice = nn.parallel, nn.Linear(1, 1, bias=False)
+    twice.weight.data.fill_(2)
+    one = rushlight.ones(1, 1)
+    results = parallel.parallel_apply([twice, nn.Identity()], [one, (one,)])
+    assert [r.item() for r in results] == [2.0, 1.0]
+    assert parallel.data_parallel(twice, one).item() == 2.0
+    joined = parallel.gather([{"a": one}, {"a": one + 1}], "cpu")
+    assert joined["a"].tolist() == [[1.0], [2.0]]
+    with pytest.raises(RuntimeError, match="not available"):
+        parallel.scatter(one, [0])
+    with pytest.raises(AssertionError, match="number of inputs"):
+        parallel.parallel_apply([twice], [one, one])
+
+
+def test_an_optimizer_is_lent_other_parameters():
+    model = nn.Linear(2, 1, bias=False)
+    optimizer = rushlight.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    model(rushlight.ones(2)).sum().backward()
+    optimizer.step()
+    other = rushlight.ones(1, 2, requires_grad=True)
+    other.grad = rushlight.ones(1, 2)
+    before, state = model.weight.tolist(), optimizer.state_dict()
+    lend = rushlight.optim.swap_in_optimizer_params_and_state
+    with lend(optimizer, {"weight": other}, state):
+        optimizer.step()
+    assert other[0].tolist() == pytest.approx([1 - 0.5 * 1.9] * 2)
+    assert model.weight.tolist() == before
+    assert optimizer.param_groups[0]["params"][0] is model.weight
+    borrowed = lend(optimizer, {"a": other, "b": other}, state)
+    with pytest.raises(ValueError, match="2 parameters"):
+        borrowed.__enter__()
+
+
+def test_hub_calls_entry_points_of_a_folder(tmp_path):
+    (tmp_path / "hubconf.py").write_text(
+        "def double(x, times=2):\n    'Twice as much.'\n    return x * times\n"
+    )
+    folder = str(tmp_path)
+    assert rushlight.hub.list(folder, source="local") == ["double"]
+    assert rushlight.hub.help(folder, "double", source="local") == "Twice as much."
+    assert rushlight.hub.load(folder, "double", 3, times=4, source="local") == 12
+    with pytest.raises(NotImplementedError, match="network"):
+        rushlight.hub.load("owner/name", "double")
+
+
+def test_weights_are_downloaded_once_and_compared(tmp_path):
+    source = tmp_path / "weights.pt"
+    rushlight.save({"a": rushlight.ones(2)}, source)
+    load = rushlight.hub.load_state_dict_from_url
+    loaded = load(source.as_uri(), str(tmp_path / "kept"))
+    source.unlink()
+    again = load(source.as_uri(), str(tmp_path / "kept"))
+    assert loaded["a"].tolist() == again["a"].tolist() == [1.0, 1.0]
+    (tmp_path / "x").write_text("x")
+    with pytest.raises(RuntimeError, match="invalid hash value"):
+        rushlight.hub.download_url_to_file(
+            (tmp_path / "x").as_uri(), str(tmp_path / "y"), "00000000"
+        )
+    assert not (tmp_path / "y").exists()

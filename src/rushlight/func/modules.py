@@ -7,11 +7,28 @@ from typing import Any  # named tensors
 
 from rushlight.nn.batchnorm import _BatchNorm
 from rushlight.nn.module import Module
-from rushlight.nn.utils.stateless import functional_call
+from rushlight.nn.utils import stateless
 from rushlight.ops.rearrange import stack
 from rushlight.tensor import Tensor
 
 __all__ = ["functional_call", "replace_all_batch_norm_modules_", "stack_module_state"]
+
+
+def functional_call(
+    module: Module,
+    parameter_and_buffer_dicts: Any,
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """The module's output if its parameters and buffers were the given ones: a dictionary of
+    tensors by name, or several that together are one (`nn.utils.stateless.functional_call`).
+    """
+    return stateless.functional_call(
+        module, parameter_and_buffer_dicts, args, kwargs, tie_weights=tie_weights, strict=strict
+    )
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:

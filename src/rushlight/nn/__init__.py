@@ -86,6 +86,7 @@ from rushlight.nn.dropout import (
     FeatureAlphaDropout,
 )
 from rushlight.nn.embedding import Embedding, EmbeddingBag
+from rushlight.nn.factory import factory_kwargs
 from rushlight.nn.linear import Bilinear, Identity, LazyLinear, Linear
 from rushlight.nn.linear_cross_entropy import LinearCrossEntropyLoss, LinearCrossEntropyOptions
 from rushlight.nn.loss import (
@@ -365,6 +366,7 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "factory_kwargs",
     "functional",
     "init",
     "parallel",
@@ -374,6 +376,6 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Import rooms that few programs need when they are first named."""
-    if name not in ("attention", "modules"):
+    if name not in ("attention", "common_types", "grad", "modules"):
         raise AttributeError(f"module 'rushlight.nn' has no attribute {name!r}")
     return _importlib.import_module(f"rushlight.nn.{name}")

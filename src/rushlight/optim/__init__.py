@@ -13,6 +13,7 @@ from rushlight.optim.muon import Muon
 from rushlight.optim.optimizer import Optimizer
 from rushlight.optim.rprop import Rprop
 from rushlight.optim.sgd import ASGD, SGD
+from rushlight.optim.swapping import swap_in_optimizer_params_and_state
 
 __all__ = [
     "ASGD",
@@ -31,5 +32,6 @@ __all__ = [
     "RMSprop",
     "Rprop",
     "lr_scheduler",
+    "swap_in_optimizer_params_and_state",
     "swa_utils",
 ]

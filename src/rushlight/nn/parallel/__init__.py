@@ -2,5 +2,20 @@
 
 from rushlight.nn.parallel.data_parallel import DataParallel
 from rushlight.nn.parallel.distributed import DistributedDataParallel
+from rushlight.nn.parallel.functions import (
+    data_parallel,
+    gather,
+    parallel_apply,
+    replicate,
+    scatter,
+)
 
-__all__ = ["DataParallel", "DistributedDataParallel"]
+__all__ = [
+    "DataParallel",
+    "DistributedDataParallel",
+    "data_parallel",
+    "gather",
+    "parallel_apply",
+    "replicate",
+    "scatter",
+]
