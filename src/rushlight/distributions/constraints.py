@@ -142,6 +142,16 @@ def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
     return _Bounded("IntegerInterval", lower_bound, upper_bound, is_discrete=True)
 
 
+def multinomial(upper_bound: int) -> Constraint:
+    """Whole numbers along the last dimension, at least 0, that make up a sum."""
+    return _Region(
+        f"Multinomial(upper_bound={upper_bound})",
+        lambda x: (x >= 0).all(-1) & (x.sum(-1) <= upper_bound),
+        1,
+        is_discrete=True,
+    )
+
+
 def is_dependent(constraint: Any) -> bool:
     """Whether a constraint depends on other parameters."""
     return isinstance(constraint, _Dependent)
@@ -157,6 +167,11 @@ def _is_one_hot(x: Tensor) -> Tensor:
 
 def _is_lower(x: Tensor) -> Tensor:
     return (x.tril() == x).flatten(-2).all(-1)
+
+
+def _has_unit_rows(x: Tensor) -> Tensor:
+    allowed = rl.finfo(x.dtype).eps * x.shape[-1] * 10
+    return ((x.square().sum(-1).sqrt() - 1).abs() < allowed).all(-1)
 
 
 def _is_symmetric(x: Tensor) -> Tensor:
@@ -182,5 +197,18 @@ lower_triangular = _Region("LowerTriangular()", _is_lower, 2)
 lower_cholesky = _Region(
     "LowerCholesky()", lambda x: _is_lower(x) & (x.diagonal(0, -2, -1) > 0).all(-1), 2
 )
+square = _Region(
+    "Square()", lambda x: rl.full(x.shape[:-2], x.shape[-2] == x.shape[-1], dtype=rl.bool), 2
+)
+corr_cholesky = _Region(
+    "CorrCholesky()",
+    lambda x: lower_cholesky.check(x) & _has_unit_rows(x),
+    2,
+)
 symmetric = _Region("Symmetric()", _is_symmetric, 2)
+positive_semidefinite = _Region(
+    "PositiveSemidefinite()",
+    lambda x: _is_symmetric(x) & (rl.linalg.eigvalsh(x) >= 0).all(-1),
+    2,
+)
 positive_definite = _Region("PositiveDefinite()", _is_positive_definite, 2)

@@ -23,8 +23,10 @@ from rushlight.distributions.discrete import (
     Poisson,
 )
 from rushlight.distributions.distribution import Distribution
+from rushlight.distributions.gamma import Beta, Dirichlet, Gamma
 from rushlight.distributions.independent import Independent
 from rushlight.distributions.multivariate_normal import MultivariateNormal
+from rushlight.distributions.transformed import Pareto
 from rushlight.distributions.utils import sum_rightmost
 from rushlight.nn import functional as F
 from rushlight.tensor import Tensor
@@ -147,6 +149,34 @@ def _multivariate_normal(p: Any, q: Any) -> Tensor:
     away = solve(factor, (q.loc - p.loc).unsqueeze(-1).expand((*batch, n, 1)), upper=False)
     sizes = spread.square().sum((-2, -1)) + away.square().sum((-2, -1))
     return q._log_scale() - p._log_scale() + (sizes - n) / 2
+
+
+@register_kl(Gamma, Gamma)
+def _gamma(p: Any, q: Any) -> Tensor:
+    moved = q.concentration * (p.rate / q.rate).log()
+    sizes = q.concentration.lgamma() - p.concentration.lgamma()
+    shapes = (p.concentration - q.concentration) * p.concentration.digamma()
+    return moved + sizes + shapes + (q.rate - p.rate) * (p.concentration / p.rate)
+
+
+@register_kl(Dirichlet, Dirichlet)
+def _dirichlet(p: Any, q: Any) -> Tensor:
+    sizes = q._log_volume() - p._log_volume()
+    a, b = p.concentration, q.concentration
+    expected = a.digamma() - a.sum(-1, True).digamma()
+    return sizes + ((a - b) * expected).sum(-1)
+
+
+@register_kl(Beta, Beta)
+def _beta(p: Any, q: Any) -> Tensor:
+    return _dirichlet(p._dirichlet(), q._dirichlet())
+
+
+@register_kl(Pareto, Pareto)
+def _pareto(p: Any, q: Any) -> Tensor:
+    scales, shapes = p.scale / q.scale, q.alpha / p.alpha
+    found = q.alpha * scales.log() - shapes.log() + shapes - 1
+    return rl.where(p.scale < q.scale, rl.inf, found)
 
 
 @register_kl(Independent, Independent)

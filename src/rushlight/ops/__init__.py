@@ -32,6 +32,7 @@ FAMILIES = (  # one a line, each after those it imports
     "removed",
     "sparse",
     "random",
+    "gamma_samples",
     "window_functions",
     "indexing",
     "advanced",
