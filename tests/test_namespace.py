@@ -151,7 +151,7 @@ def test_results_of_several_tensors_are_pickled():
         lambda t: repr(t.torch_version.TorchVersion("1.2") < "1.10"),
         lambda t: t.legacy_contiguous_format is t.contiguous_format,
         lambda t: (repr(t.int4), t.int4.itemsize, t.int4.is_signed, repr(t.bit)),
-        lambda t: (repr(t.chalf), t.complex32.is_complex, t.bits16.itemsize),
+        lambda t: (repr(t.bits1x8), t.bits16.itemsize, t.float4_e2m1fn_x2.is_floating_point),
         lambda t: t.thread_safe_generator(),
         lambda t: t.ones(1).__long__(),
         lambda t: t.ones(2).grad_dtype is t.float32,

@@ -121,7 +121,7 @@ BY_NAME = {t.name: t for t in ALL}
 
 
 def _named_only() -> Iterator[dtype]:
-    """PyTorch's types of elements smaller than a byte, of bare bits and of halves in pairs."""
+    """PyTorch's types of elements smaller than a byte, and of bare bits."""
     for bits in range(1, 8):
         yield dtype(f"int{bits}", 1, Category.INTEGRAL, True, np.dtype("i1"), np.dtype("i1"))
         yield dtype(f"uint{bits}", 1, Category.INTEGRAL, False, np.dtype("u1"), np.dtype("u1"))
@@ -129,8 +129,6 @@ def _named_only() -> Iterator[dtype]:
         held = np.dtype(f"u{size}")
         yield dtype(f"bits{name}", size, Category.INTEGRAL, False, held, held)
     yield _float8("float4_e2m1fn_x2", 1)
-    pair, single = np.dtype("uint32"), np.dtype("complex64")
-    yield dtype("complex32", 4, Category.COMPLEX, True, pair, single, 10)
 
 
 # what a program can name and compare with, but no tensor can hold (`TensorType` refuses)
@@ -138,7 +136,6 @@ NAMED_ONLY = {t.name: t for t in _named_only()}
 ALIASES = {
     "float": float32, "double": float64, "half": float16, "long": int64, "int": int32,
     "short": int16, "cfloat": complex64, "cdouble": complex128,
-    "chalf": NAMED_ONLY["complex32"],
 }  # fmt: skip
 _COMPLEX_OF = {float32: complex64, float64: complex128, bfloat16: complex64}
 _REAL_OF = {complex64: float32, complex128: float64}
