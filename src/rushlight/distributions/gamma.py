@@ -127,6 +127,10 @@ class InverseGamma(Distribution):
         self._checked(value)
         return self.base_dist.log_prob(value.reciprocal()) - 2 * value.log()
 
+    def cdf(self, value: Tensor) -> Tensor:
+        self._checked(value)
+        return rl.special.gammaincc(self.concentration, self.rate / value)
+
     def entropy(self) -> Tensor:
         a = self.concentration
         return a + self.rate.log() + a.lgamma() - (1 + a) * a.digamma()
