@@ -15,7 +15,7 @@ PAGES = sorted(build.PAGES.glob("*.md"))
 BLOCK = re.compile(r"^```pycon\n(.*?)^```", re.MULTILINE | re.DOTALL)
 WITHOUT_EXAMPLE = {
     "cuda", "pin_memory", "record_stream", "share_memory_",  # of devices that are not there
-    "chalf", "indices_copy", "is_coalesced", "smm", "values_copy",  # of kinds of tensors that are not there
+    "chalf", "indices_copy", "is_coalesced", "smm", "values_copy",  # of absent kinds of tensors
     "range", "resize", "resize_as", "storage_type",  # deprecated: they warn
     "reinforce",  # removed by PyTorch
     "const_data_ptr", "map2_", "module_load",  # machinery, which programs do not call

@@ -100,7 +100,6 @@ ROOMS = [
     "testing",
     "version",
     "torch_version",
-    "hub",
     "mps",
     "xpu",
     "accelerator",

@@ -289,31 +289,3 @@ def test_an_optimizer_is_lent_other_parameters():
     borrowed = lend(optimizer, {"a": other, "b": other}, state)
     with pytest.raises(ValueError, match="2 parameters"):
         borrowed.__enter__()
-
-
-def test_hub_calls_entry_points_of_a_folder(tmp_path):
-    (tmp_path / "hubconf.py").write_text(
-        "def double(x, times=2):\n    'Twice as much.'\n    return x * times\n"
-    )
-    folder = str(tmp_path)
-    assert rushlight.hub.list(folder, source="local") == ["double"]
-    assert rushlight.hub.help(folder, "double", source="local") == "Twice as much."
-    assert rushlight.hub.load(folder, "double", 3, times=4, source="local") == 12
-    with pytest.raises(NotImplementedError, match="network"):
-        rushlight.hub.load("owner/name", "double")
-
-
-def test_weights_are_downloaded_once_and_compared(tmp_path):
-    source = tmp_path / "weights.pt"
-    rushlight.save({"a": rushlight.ones(2)}, source)
-    load = rushlight.hub.load_state_dict_from_url
-    loaded = load(source.as_uri(), str(tmp_path / "kept"))
-    source.unlink()
-    again = load(source.as_uri(), str(tmp_path / "kept"))
-    assert loaded["a"].tolist() == again["a"].tolist() == [1.0, 1.0]
-    (tmp_path / "x").write_text("x")
-    with pytest.raises(RuntimeError, match="invalid hash value"):
-        rushlight.hub.download_url_to_file(
-            (tmp_path / "x").as_uri(), str(tmp_path / "y"), "00000000"
-        )
-    assert not (tmp_path / "y").exists()
