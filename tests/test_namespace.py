@@ -178,7 +178,6 @@ def test_answers_of_rarer_names_are_those_of_pytorch(call):
         lambda t: t.indices_copy(t.ones(2)),
         lambda t: t.values_copy(t.ones(2)),
         lambda t: t.saddmm(t.ones(2, 2), t.ones(2, 2), t.ones(2, 2)),
-        lambda t: t.autograd.variable(1),
         lambda t: t.tensor([1], dtype=t.uint3),
         lambda t: t.ones(2).to(t.bits8),
         lambda t: t.ones(2).__delitem__(0),

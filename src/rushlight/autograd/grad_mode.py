@@ -132,19 +132,6 @@ class enable_grad(no_grad):
     on = True
 
 
-class enforce_grad_layout_policy:
-    """Accepted: a gradient here has the layout of a new tensor under either policy."""
-
-    def __init__(self, enable: bool) -> None:
-        self.enable = enable
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
 class set_grad_enabled(_Mode):
     """Set gradient recording at once; as a context manager, until its end."""
 

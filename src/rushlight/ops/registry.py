@@ -274,7 +274,7 @@ MOVES_BITS = frozenset((  # what can be done with elements that are only stored
     "split", "spread_batch", "to_meta", "unbind", "unfold", "unrelated", "where", "write",
     "write_region",
 ))  # fmt: skip
-OF_NUMBERS = frozenset(("fill",))  # one-operand ops that take a Python number
+OF_NUMBERS = frozenset(("count_batch", "fill"))  # one-operand ops that take a Python number
 _MANY = 1000  # operands that a rule with *operands may have
 
 
