@@ -65,30 +65,20 @@ class ContenderFailed(RuntimeError):
     """A contender's process ended before it answered; its own words are the message."""
 
 
-class Player:
-    """A contender's process, driven through its stdin and stdout."""
+class Conversation:
+    """A process of this folder that answers each line on its stdin with a line of JSON."""
 
-    def __init__(
-        self, contender: Contender, workload: str, threads: int, env: Mapping[str, str]
-    ) -> None:
-        self.contender = contender
-        command = [sys.executable, "-m", "benchmarks.contender", contender.library, workload]
-        command += ["--threads", str(threads), *contender.flags]
+    def __init__(self, command: list[str], env: Mapping[str, str]) -> None:
         # A file, for a pipe could fill and block; `close` closes it.
         self.complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.complaints,
             text=True,
             env=environment(env),
         )
-        try:
-            self.result = Result(contender.label, **self.answer())
-        except ContenderFailed:
-            self.close()
-            raise
 
     def answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
@@ -98,13 +88,40 @@ class Player:
         self.complaints.seek(0)
         raise ContenderFailed("\n".join(self.complaints.read().splitlines()[-4:]))
 
-    def play(self) -> float:
-        """One block of steps; returns its seconds."""
+    def ask(self, question: str) -> dict[str, Any]:
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # `answer` will say why it has ended
-            self.process.stdin.write(f"{BLOCK}\n")
+            self.process.stdin.write(f"{question}\n")
             self.process.stdin.flush()
-        self.result.block_seconds.append(self.answer()["seconds"])
+        return self.answer()
+
+    def close(self) -> None:
+        """End the process, if it has not ended by itself, and let go of its files."""
+        for stream in (self.process.stdin, self.process.stdout, self.complaints):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):  # a question that nobody will read
+                stream.close()
+        self.process.wait()
+
+
+class Player(Conversation):
+    """A contender's process, which trains one workload."""
+
+    def __init__(
+        self, contender: Contender, workload: str, threads: int, env: Mapping[str, str]
+    ) -> None:
+        self.contender = contender
+        command = ["benchmarks.contender", contender.library, workload]
+        super().__init__([*command, "--threads", str(threads), *contender.flags], env)
+        try:
+            self.result = Result(contender.label, **self.answer())
+        except ContenderFailed:
+            self.close()
+            raise
+
+    def play(self) -> float:
+        """One block of steps; returns its seconds."""
+        self.result.block_seconds.append(self.ask(str(BLOCK))["seconds"])
         return self.result.block_seconds[-1]
 
     def finish(self) -> Result:
@@ -114,14 +131,6 @@ class Player:
         self.result.peak_mib = self.answer()["peak_mib"]
         self.close()
         return self.result
-
-    def close(self) -> None:
-        """End the process, if it has not ended by itself, and let go of its files."""
-        for stream in (self.process.stdin, self.process.stdout, self.complaints):
-            assert stream is not None
-            with contextlib.suppress(BrokenPipeError):  # a question that nobody will read
-                stream.close()
-        self.process.wait()
 
 
 def compare(
