@@ -21,8 +21,11 @@ from rushlight.ir.ref import Operand, Pair, Ref, part_view
 from rushlight.views import AnyView, Recast, Shape, View
 
 EMPTY_RESULTS = {"sum": 0, "prod": 1, "any": False, "all": True}  # reductions of nothing
-
-
+_RESULTS: dict[str, Callable[[dtype], dtype]] = {
+    "same": lambda kind: kind,
+    "bool": lambda kind: dt.bool_,
+    "bits": lambda kind: {4: dt.int32, 8: dt.int64}[kind.itemsize],
+}
 _NARROW = frozenset(t for t in dt.ALL if t.is_floating_point and t.itemsize <= 2)
 
 
@@ -101,7 +104,7 @@ class Builder:
         refs = [o if isinstance(o, Ref) else self.const(o, kind) for o in operands]
         assert all(r.dtype is kind for r in refs[first:]), f"{name}: {[r.dtype for r in refs]}"
         shape = views.broadcast_shapes(name, *(r.shape for r in refs))
-        out = dt.bool_ if prim.result == "bool" else kind
+        out = _RESULTS[prim.result](kind)
         args = [self.expand(r, shape).arg for r in refs]
         return Ref(self, self.node("map", args, (name,), shape, out))
 

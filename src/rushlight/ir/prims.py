@@ -17,7 +17,9 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Prim:
-    """One elementwise primitive. `result` is 'same' (as the first value operand) or 'bool'."""
+    """One elementwise primitive. `result` is 'same' (as the first value operand), 'bool', or
+    'bits': the signed integer of the same width.
+    """
 
     name: str
     arity: int
@@ -141,6 +143,11 @@ def _ipow(a: Any, b: Any) -> Any:
     return np.where(b < 0, negative, plain).astype(a.dtype)
 
 
+def _bits(x: Any) -> Any:
+    """A float's bits as a signed integer."""
+    return np.asarray(x).view(np.dtype(f"i{x.dtype.itemsize}"))
+
+
 _ROWS = (
     Prim("neg", 1, np.negative),
     Prim("abs", 1, np.abs),
@@ -176,6 +183,7 @@ _ROWS = (
     Prim("round", 1, np.rint),
     Prim("trunc", 1, np.trunc),
     Prim("not", 1, np.invert),
+    Prim("bits", 1, _bits, "bits"),
     Prim("add", 2, np.add),
     Prim("sub", 2, np.subtract),
     Prim("mul", 2, np.multiply),

@@ -254,6 +254,10 @@ def _rsqrt(text: Text, kind: dtype, x: str) -> str:
     return text.let(f"fdiv {vector(kind)} {literal(1.0, kind)}, {root}")
 
 
+def _bits(text: Text, kind: dtype, x: str) -> str:
+    return text.let(f"bitcast {vector(kind)} {x} to <16 x i{8 * kind.itemsize}>")
+
+
 def _not(text: Text, kind: dtype, x: str) -> str:
     return text.let(
         f"xor {vector(kind)} {x}, {literal(-1 if kind is not dt.bool_ else 1, kind)}"
@@ -460,6 +464,7 @@ RULES: dict[str, Rule] = {
     "eq": _compare("oeq", "eq", "eq"),
     "ne": _compare("une", "ne", "ne"),
     "select": _select_rule,
+    "bits": _bits,
 }
 for _name in (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",

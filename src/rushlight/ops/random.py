@@ -320,17 +320,27 @@ def randint_like(
 
 
 @takes_batches
-def _order(bits: Any) -> Any:
-    return np.argsort(bits, kind="stable")
+def _order(keys: Any, bits: int) -> Any:
+    """The lowest `bits` of random numbers in order."""
+    found = np.sort(keys, axis=-1)
+    found &= (1 << bits) - 1
+    return found
+
+
+def _shuffle_lower(k: Any, seed: Any, counter: Any, n: int, dtype: dtype) -> Any:
+    """Random numbers with their positions in place of their last bits, sorted: the order is
+    that of the random numbers, as nearly as 64 bits tell.
+    """
+    bits = max(n - 1, 0).bit_length()
+    keys = (k.random((n,), seed, counter) & k.extent(-1 << bits)) | k.iota((n,), 0)
+    return k.cast(k.host(_order, [((n,), dt.int64)], keys, bits=bits)[0], dtype)
 
 
 SHUFFLE = Op(
     "shuffle",
     attrs=("n", "dtype"),
     type=lambda seed, counter, n, dtype: TensorType((n,), dtype),
-    lower=lambda k, seed, counter, n, dtype: k.cast(
-        k.host(_order, [((n,), dt.int64)], k.random((n,), seed, counter))[0], dtype
-    ),
+    lower=_shuffle_lower,
     vjp=NOT_DIFFERENTIABLE,
 )
 

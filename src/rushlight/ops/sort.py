@@ -17,6 +17,15 @@ from rushlight.ir.host import takes_batches
 from rushlight.ops import batching, return_types
 from rushlight.ops.advanced import GATHER
 from rushlight.ops.elementwise import check_one_tensor
+from rushlight.ops.order_keys import (
+    BITS,
+    POSITION,
+    first_positions,
+    has_keys,
+    keys,
+    median_positions,
+    sorted_positions,
+)
 from rushlight.ops.reduce import amax_vjp
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
@@ -25,39 +34,54 @@ from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 @takes_batches
 def argsort_rows(rows: Any, descending: bool) -> Any:
-    """Stable positions of the sorted order along the last dimension."""
+    """Stable positions of the sorted order along the last dimension, of values that are too
+    wide for keys; integers close to each other make keys nevertheless.
+    """
+    if rows.dtype.kind in "iu" and rows.shape[-1] <= POSITION:
+        low, high = rows.min(), rows.max()
+        if int(high) - int(low) < 1 << 31:
+            rank = (high - rows if descending else rows - low).astype(np.int64)
+            return sorted_positions(rank << BITS | np.arange(rows.shape[-1]))
     if not descending:
         return np.argsort(rows, axis=-1, kind="stable")
     last = rows.shape[-1] - 1
     return last - np.argsort(rows[..., ::-1], axis=-1, kind="stable")[..., ::-1]
 
 
-@takes_batches
-def leading_rows(rows: Any, count: int, largest: bool) -> Any:
-    """Positions of the `count` first values of each row in sorted order."""
-    return argsort_rows(rows, largest)[..., :count]
-
-
-def _lower_rows(k: Any, x: Any, dim: int, width: int, function: Any, **attrs: Any) -> Any:
+def _along_rows(k: Any, x: Any, dim: int, width: int, function: Any) -> Any:
     """`function` of rows along `dim`, giving `width` positions for each."""
-    if 0 in x.shape:
-        shape = (*x.shape[:dim], width, *x.shape[dim + 1 :])
-        return k.full(shape, 0, dt.int64)
+    if 0 in x.shape or not width:
+        return k.full((*x.shape[:dim], width, *x.shape[dim + 1 :]), 0, dt.int64)
     last = len(x.shape) - 1
     order = [d for d in range(last + 1) if d != dim] + [dim]
-    rows = k.permute(x, order)
-    rows = k.copy(rows)
-    shape = (*rows.shape[:-1], width)
-    made = k.host(function, [(shape, dt.int64)], rows, **attrs)[0]
+    made = function(k, k.permute(x, order))
     return k.permute(made, [order.index(d) for d in range(last + 1)])
+
+
+def _by_host(k: Any, rows: Any, width: int, function: Any, **attrs: Any) -> Any:
+    shape = (*rows.shape[:-1], width)
+    return k.host(function, [(shape, dt.int64)], k.copy(rows), **attrs)[0]
+
+
+def _sorted(k: Any, rows: Any, descending: bool) -> Any:
+    length = rows.shape[-1]
+    if has_keys(rows.dtype, length):
+        return _by_host(k, keys(k, rows, descending), length, sorted_positions)
+    return _by_host(k, rows, length, argsort_rows, descending=descending)
+
+
+def _leading(k: Any, rows: Any, count: int, largest: bool) -> Any:
+    if has_keys(rows.dtype, rows.shape[-1]):
+        return first_positions(k, keys(k, rows, largest), count)
+    return k.slice(_sorted(k, rows, largest), len(rows.shape) - 1, 0, count)
 
 
 ARGSORT = Op(
     "argsort",
     attrs=("dim", "descending"),
     type=lambda x, dim, descending: TensorType(x.shape, dt.int64),
-    lower=lambda k, x, dim, descending: _lower_rows(
-        k, x, dim, x.shape[dim], argsort_rows, descending=descending
+    lower=lambda k, x, dim, descending: _along_rows(
+        k, x, dim, x.shape[dim], lambda k, rows: _sorted(k, rows, descending)
     ),
     vjp=NOT_DIFFERENTIABLE,
 )
@@ -67,8 +91,8 @@ LEADING = Op(
     type=lambda x, dim, count, largest: TensorType(
         (*x.shape[:dim], count, *x.shape[dim + 1 :]), dt.int64
     ),
-    lower=lambda k, x, dim, count, largest: _lower_rows(
-        k, x, dim, count, leading_rows, count=count, largest=largest
+    lower=lambda k, x, dim, count, largest: _along_rows(
+        k, x, dim, count, lambda k, rows: _leading(k, rows, count, largest)
     ),
     vjp=NOT_DIFFERENTIABLE,
 )
@@ -185,7 +209,7 @@ def median_rows(rows: Any, skip_nan: bool) -> Any:
     """The position of the lower median of each row; of its first NaN unless these are
     skipped.
     """
-    order = np.argsort(rows, axis=-1, kind="stable")
+    order = argsort_rows(rows, False)
     count = np.full(rows.shape[:-1], rows.shape[-1])
     if rows.dtype.kind == "f":
         missing = np.isnan(rows).sum(-1)
@@ -211,19 +235,26 @@ def mode_rows(rows: Any) -> Any:
     return out.reshape(*rows.shape[:-1], 1)
 
 
-def _position_op(name: str, function: Any, **attrs: Any) -> Op:
+def _middle(k: Any, rows: Any, skip_nan: bool) -> Any:
+    if not has_keys(rows.dtype, rows.shape[-1]):
+        return _by_host(k, rows, 1, median_rows, skip_nan=skip_nan)
+    named = {"is_float": rows.dtype.is_floating_point, "skip_nan": skip_nan}
+    return _by_host(k, keys(k, rows, False), 1, median_positions, **named)
+
+
+def _position_op(name: str, function: Any) -> Op:
     return Op(
         name,
         attrs=("dim",),
         type=lambda x, dim: TensorType((*x.shape[:dim], 1, *x.shape[dim + 1 :]), dt.int64),
-        lower=lambda k, x, dim: _lower_rows(k, x, dim, 1, function, **attrs),
+        lower=lambda k, x, dim: _along_rows(k, x, dim, 1, function),
         vjp=NOT_DIFFERENTIABLE,
     )
 
 
-MEDIAN = _position_op("median_position", median_rows, skip_nan=False)
-NANMEDIAN = _position_op("nanmedian_position", median_rows, skip_nan=True)
-MODE = _position_op("mode_position", mode_rows)
+MEDIAN = _position_op("median_position", lambda k, rows: _middle(k, rows, False))
+NANMEDIAN = _position_op("nanmedian_position", lambda k, rows: _middle(k, rows, True))
+MODE = _position_op("mode_position", lambda k, rows: _by_host(k, rows, 1, mode_rows))
 
 
 def _at_position(op: Op, name: str, x: Any, dim: int, keepdim: bool, kind: Any) -> Any:
