@@ -101,6 +101,7 @@ PROGRAMS: list[Callable[[], Any]] = [
     lambda: torch.complex(x(4), x(4, seed=1)).abs() + torch.complex(x(4), x(4)).angle(),
     lambda: torch.complex(x(4), x(4, seed=1)).sgn().real,
     lambda: x(2, 3) @ x(3, 4),
+    lambda: x(4) @ x(4, seed=1),
     lambda: torch.einsum("ij,jk,kl->il", x(2, 3), x(3, 2), x(2, 4)),
     lambda: F.linear(x(2, 3), x(4, 3), x(4)),
     lambda: torch.addmm(x(2, 4), x(2, 3), x(3, 4), beta=2, alpha=3),

@@ -115,6 +115,19 @@ def tensor_of_array(array: Any, kind: dtype) -> Tensor:
     return make_tensor(hooks.tensor_class, Storage(value), value.type)
 
 
+def joined(parts: Sequence[Tensor], dim: int, kind: dtype) -> Tensor:
+    """A tensor with copies of the elements of others, one after the other along a dimension."""
+    if any(p.dtype is not kind for p in parts):
+        return tensor_of_array(np.concatenate([p._numbers() for p in parts], dim), kind)
+    shape = list(parts[0]._shape)
+    shape[dim] = sum([p._shape[dim] for p in parts])
+    value = Value(TensorType(tuple(shape), kind))
+    value.buffer = buffers.Buffer(value.type.nbytes)
+    stored = value.buffer.as_numpy(kind.storage, value.type.shape)
+    np.concatenate([p._array() for p in parts], dim, out=stored)
+    return make_tensor(hooks.tensor_class, Storage(value), value.type)
+
+
 def tensor_of_number(number: float, kind: dtype) -> Tensor:
     """A realised 0-d tensor; quick for what optimizers make at every step."""
     layout = _LAYOUTS.get(kind)

@@ -13,7 +13,8 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any  # buffers and traces
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple  # Any: buffers and traces
 
 import numpy as np
 
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from rushlight.native import NativeProgram
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):  # quick to make and to look up, which every flush does
     """What a flush must produce, as positions: new results, results written into the memory of
     a leaf (position, leaf), and leaves to be copied before their memory is overwritten.
     """
@@ -100,7 +100,7 @@ class _Uninterrupted:
     def __enter__(self) -> None:
         self.seen = False
         self.handler: Any = None
-        if threading.current_thread() is threading.main_thread():
+        if threading.get_ident() == threading.main_thread().ident:
             self.handler = _set_handler(_INTERRUPT, self._note)
 
     def _note(self, number: int, frame: Any) -> None:
@@ -127,8 +127,20 @@ class Targets:
     kept: list[Value]
 
 
-def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
+_position_of = attrgetter("position")
+
+
+def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:  # hot
     """What a flush of the trace would make, and the objects that receive it."""
+    if trace.mutated:
+        return _request_with_writes(trace, alive)
+    fresh = [v for v in alive if v.buffer is None]
+    fresh.sort(key=_position_of)
+    positions = tuple([v.position for v in fresh])
+    return Request(positions, (), ()), Targets(fresh, [], [])
+
+
+def _request_with_writes(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
     written: dict[int, int] = {}  # position -> leaf
     homes: dict[int, tuple[Value, Any]] = {}
     kept: dict[int, Value] = {}
@@ -152,8 +164,8 @@ def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
                 late.append(value.position)
     own = {id(value) for value, _ in homes.values()}
     fresh = [v for v in alive if v.buffer is None and id(v) not in own]
-    fresh.sort(key=lambda v: v.position)
-    positions = tuple(v.position for v in fresh)
+    fresh.sort(key=_position_of)
+    positions = tuple([v.position for v in fresh])
     # in order of position: the same step may meet its writes in another order the next time
     at = sorted(written)
     leaves = sorted(kept)

@@ -53,6 +53,15 @@ CONTRACT = Op(  # a letter of one operand alone is in the result; none is repeat
 )
 
 
+DOT = Op(  # a reduction: a product of vectors has nothing that registers could keep
+    "dot",
+    type=lambda a, b: contract_type(a, b, "k,k->"),
+    lower=lambda k, a, b: k.cast(k.reduce("sum", k.wide(a) * k.wide(b), (0,)), a.dtype),
+    vjp=lambda g, out, a, b: (g * conjugate(b), g * conjugate(a)),
+    jvp=Linearity.EACH,
+)
+
+
 # -- linear
 #
 #
@@ -155,6 +164,8 @@ def matmul(input: Any, other: Any = None, *, tensor2: Any = None) -> Any:
             f"matmul: both arguments to matmul need to be at least 1D, but they are {a.ndim}D "
             f"and {b.ndim}D"
         )
+    if a.ndim == b.ndim == 1:
+        return DOT(a, b)
     if b.ndim <= 2:
         rows = letters_for(a.ndim - 1, "kn")
         column = "n" if b.ndim == 2 else ""
@@ -223,7 +234,7 @@ def dot(input: Any, tensor: Any) -> Any:
     """
     check_ndim("dot", "self", input, 1)
     check_ndim("dot", "tensor", tensor, 1)
-    return CONTRACT(input, tensor, equation="k,k->")
+    return DOT(input, tensor)
 
 
 @public("torch", "Tensor", out=True)

@@ -80,10 +80,9 @@ def median_positions(keys: Any, is_float: bool, skip_nan: bool) -> Any:
     skipped.
     """
     length = keys.shape[-1]
-    middle = (length - 1) // 2
-    ordered = np.partition(keys, [middle, length - 1], axis=-1)
-    if not is_float or (ordered[..., -1] >> BITS != _RANK_OF_NAN).all():
-        return ordered[..., middle, None] & POSITION
+    if not is_float or (keys.max(-1) >> BITS != _RANK_OF_NAN).all():
+        middle = (length - 1) // 2
+        return np.partition(keys, middle, axis=-1)[..., middle, None] & POSITION
     ordered = np.sort(keys, axis=-1)
     count = (ordered >> BITS != _RANK_OF_NAN).sum(-1)
     places = np.where(count == 0, length - 1, count - 1) // 2

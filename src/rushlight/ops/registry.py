@@ -40,7 +40,9 @@ class TensorType:
     of one sample, and memory holds all, the batches outermost.
     """
 
-    __slots__ = ("dtype", "is_meta", "levels", "numel", "shape", "strides", "weak")
+    __slots__ = (
+        "dtype", "is_meta", "levels", "nbytes", "numel", "shape", "strides", "weak",
+    )  # fmt: skip
     _known: dict[tuple[Shape, dtype, bool, Levels], TensorType] = {}
     _known_meta: dict[tuple[Shape, dtype, Levels], TensorType] = {}
 
@@ -48,6 +50,7 @@ class TensorType:
     dtype: dtype
     strides: Shape
     numel: int
+    nbytes: int  # of what memory holds: all samples
     weak: bool
     is_meta: bool
     levels: Levels
@@ -83,6 +86,7 @@ class TensorType:
         made.levels = levels
         made.strides = contiguous_strides(shape)
         made.numel = numel(shape)
+        made.nbytes = numel(made.stored) * dtype.itemsize
         return made
 
     def on_meta(self) -> TensorType:
@@ -104,10 +108,6 @@ class TensorType:
     def stored(self) -> Shape:
         """The shape of what memory holds: all samples."""
         return (*[size for _, size in self.levels], *self.shape) if self.levels else self.shape
-
-    @property
-    def nbytes(self) -> int:
-        return numel(self.stored) * self.dtype.itemsize
 
     def at(self, levels: Levels) -> TensorType:
         """The type of samples of these batches."""

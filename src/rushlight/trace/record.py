@@ -348,7 +348,7 @@ def _miss(
     edge.next = parent.next + len(edge.outs)
     edge.where, edge.label = origin.of_caller()
     is_short = len(edge.outs) == 1 and edge.next <= MAX_PENDING and not trace.must_flush
-    if is_short and not _ends_gradients(edge):
+    if is_short and not (op.is_differentiable and _ends_gradients(edge)):
         edge.out = edge.outs[0]
     edge.keeps = _kept(op, len(described))
     if config.process.has_inference and any(index >= 0 for index in key[4::3]):
