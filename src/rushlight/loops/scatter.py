@@ -43,11 +43,14 @@ class _Dim:
 
 @dataclass(slots=True)
 class ScatterNest:
-    """Loops: `outer` own dimensions (tasks), `summed` ones in order, and one of lanes."""
+    """Loops: `outer` own dimensions (tasks), `summed` ones in order, and one of lanes (of one
+    element where no dimension is fit for it).
+    """
 
     outer: list[_Dim]
     summed: list[_Dim]
     lane: _Dim
+    has_lanes: bool
     is_vector: bool
 
     @property
@@ -115,11 +118,10 @@ def plan(view: View, reads: Sequence[View], steps: Sequence[tuple[int, int]]) ->
     lane = _choose_lane(dims)
     rest = [d for d in dims if d is not lane]
     is_vector = lane is not None and _is_even(lane)
-    if lane is None:
-        lane = _Dim(1, (0,) * len(reads), True)
     outer = _joined([d for d in rest if d.is_own])
     summed = _joined([d for d in rest if not d.is_own])
-    return ScatterNest(outer, summed, lane, is_vector)
+    single = _Dim(1, (0,) * len(reads), True)
+    return ScatterNest(outer, summed, lane or single, lane is not None, is_vector)
 
 
 def _may_meet(view: View, steps: Sequence[tuple[int, int]]) -> bool:
@@ -166,7 +168,8 @@ _SOURCES: dict[Any, KernelSource] = {}
 def _source(kind: str, dtype: dtype, nest: ScatterNest, indices: int) -> KernelSource:
     step = nest.lane.strides[1]
     stride = {0: "0", 1: "1"}.get(step, "n") if nest.is_vector else ""
-    key = (kind, dtype.name, len(nest.outer), len(nest.summed), nest.is_vector, stride, indices)
+    loops = (len(nest.outer), len(nest.summed), nest.has_lanes, nest.is_vector)
+    key = (kind, dtype.name, *loops, stride, indices)
     found = _SOURCES.get(key)
     if found is None:
         name = "scatter_" + hashlib.sha256(repr(key).encode()).hexdigest()[:20]
@@ -229,6 +232,10 @@ class _Writer(Body):
         if self.nest.is_vector:
             with self._placed(offsets) as place:
                 self._vectors(place, offsets[1], low, high)
+            return
+        if not self.nest.has_lanes:
+            with self._placed(offsets) as place:
+                self._cell(place, offsets[1])
             return
         with self.loop(low, high) as i:
             there = [self.step(o, i, s[-1]) for o, s in zip(offsets, self.strides, strict=True)]
