@@ -198,11 +198,16 @@ def group_norm(
                 f"number "
                 f"of channels {channels}, but got shape {list(parameter.shape)}"
             )
-    x = _wide(input)
-    grouped = x.reshape(input.shape[0], num_groups, _rest(input, num_groups))
-    x = NORMALISED(grouped, dim=(2,), eps=float(eps)).reshape(input.shape)
-    ndim = input.ndim
-    return _affine(x, _of_channels(weight, ndim), _of_channels(bias, ndim), input.dtype)
+    each = channels // num_groups
+    grouped = _wide(input).reshape(
+        input.shape[0], num_groups, each, views.numel(input.shape[2:])
+    )
+    x = NORMALISED(grouped, dim=(2, 3), eps=float(eps))
+    # scaled while it is in groups: a group's mean has no affine place among all channels
+    weight, bias = (
+        None if p is None else p.reshape(1, num_groups, each, 1) for p in (weight, bias)
+    )
+    return _affine(x, weight, bias, input.dtype).reshape(input.shape)
 
 
 @public("F", name="group_norm")
@@ -232,13 +237,6 @@ def native_group_norm(
     inverse = INVERSE_STD(rows, dim=(2,), eps=float(eps)).reshape(N, group)
     made = group_norm(input, group, weight, bias, eps)
     return made, *_statistics(input, (weight, bias), rows.mean(2), inverse)
-
-
-def _rest(x: Any, groups: int) -> int:
-    size = 1
-    for s in x.shape[1:]:
-        size *= s
-    return size // groups
 
 
 def _update_running(running: Any, measured: Any, momentum: float) -> None:
