@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from rushlight.loops.vecmath.exponential import exp_parts
+from rushlight.loops.vecmath.exponential import EXP_TAIL, LN2, LOG2_E, exp_parts
 from rushlight.loops.vecmath.lanes import (
     Value,
     clamp_above,
     copysign,
     fma,
+    nearest,
     polynomial,
     scale,
     select,
@@ -91,9 +92,19 @@ def _erfc_single(x: Value) -> Value:
     lost = fma(-inverse, divisor, 1.0) - inverse * (x - (divisor - 4.0))
     at = fma(inverse * lost, -8.0, fma(inverse, -8.0, 1.0))
     scaled = polynomial(at, ERFCX_SINGLE) * fma(inverse, lost, inverse)
+    excess, n = _exp_minus_square(x)
+    return scale(fma(scaled, excess, scaled), n)
+
+
+def _exp_minus_square(x: Value) -> tuple[Value, Value]:
+    """exp(-x^2) = (1 + excess) * 2^n for 0 <= x <= 10.2 in float32: the excess, with what the
+    square loses put back, and n.
+    """
     square, error = two_product(x, x)
-    e = exp_parts(-square, -error)
-    return scale(fma(e.high, scaled, e.low * scaled), e.n)
+    high, low = LN2[x.kind]
+    n, n_int = nearest(square * -LOG2_E)
+    r = fma(n, -low, fma(n, -high, -square)) - error
+    return r * polynomial(r, (1.0, *EXP_TAIL[x.kind])), n_int
 
 
 def _erfc_positive(x: Value) -> Value:
