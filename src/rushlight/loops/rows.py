@@ -213,11 +213,12 @@ class RowKernel(Elements):
             return found
 
         for step in steps:
-            made = value(step.expression)
             if step.root.kind == "reduce":
+                made = value(step.expression)
                 at = self.text.let(f"add i64 {before}, {i}") if before != "0" else i
                 totals[step].add(made, mask, at)
             else:
+                made = value(_unrounded(step.expression))
                 access = step.target
                 self._store_lanes(
                     access, step.root.home.dtype, made, offsets[access.number], i, mask, lane
@@ -249,6 +250,14 @@ class RowKernel(Elements):
         place = self._stash_place(e, i, before)
         self.text.line(f"store {ex.vector(kind)} {value}, ptr {place}, align {kind.itemsize}")
         self.filled.add(e)
+
+
+def _unrounded(e: Expression) -> Expression:
+    """What to store as `e`: a store rounds to half precision, so a last rounding is left out."""
+    is_rounding = e.kind == "cast" and e.node.dtype in (dt.float16, dt.bfloat16)
+    if is_rounding and e.args[0].node.dtype is dt.float32:
+        return e.args[0]
+    return e
 
 
 # ---- values kept for a later phase
