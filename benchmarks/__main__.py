@@ -1,6 +1,7 @@
 """Train the same model code with Rushlight and its peers, in turns; print one table of ratios.
 
 python -m benchmarks --vs torch [--workloads gpt_6x256,lstm] [--compile] [--jax] [--micro]
+python -m benchmarks --vs torch --ops [--only REGEX] [--sizes 1000000,64]
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import micro
+from benchmarks import micro, operation_table
 from benchmarks.tables import figure, ratio, table
 from benchmarks.turns import Contender, ContenderFailed, Result, compare, start_difference
 from benchmarks.workloads import WORKLOADS
@@ -34,6 +35,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--autocast", action="store_true", help="bfloat16 autocast in all")
     parser.add_argument("--jax", action="store_true", help="also JAX jit on the perceptrons")
     parser.add_argument("--micro", action="store_true", help="also the micro-benchmarks")
+    parser.add_argument("--ops", action="store_true", help="the table of single operations")
+    parser.add_argument("--only", default="", metavar="REGEX", help="of their names")
+    parser.add_argument("--sizes", default="1000000,64", help="elements of an operation")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args()
 
@@ -125,28 +129,47 @@ def machine() -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    options = arguments()
+def operations(options: argparse.Namespace) -> dict[str, Any]:
+    """Print the table of single operations; the same as plain data."""
+    rows = operation_table.measure(
+        (options.library, options.vs),
+        options.threads,
+        operation_table.chosen(options.only),
+        [int(size) for size in options.sizes.split(",")],
+    )
+    print(f"{machine()}\n{options.threads} threads; the fastest turns, libraries in turns\n")
+    print(operation_table.text(rows))
+    return {"operations": operation_table.report(rows)}
+
+
+def workloads(options: argparse.Namespace) -> dict[str, Any]:
+    """Print the table of training steps, and the micro-benchmarks; the same as plain data."""
     names = options.workloads.split(",")
     unknown = [name for name in names if name not in WORKLOADS]
     if unknown:
         raise SystemExit(f"unknown workloads {unknown}; there are {list(WORKLOADS)}")
     peak = micro.peak_flops(options.vs, options.threads)
-    report: dict[str, Any] = {"machine": machine(), "threads": options.threads}
-    report |= {"peak_gflops": peak / 1e9, "workloads": {}}
+    report: dict[str, Any] = {"peak_gflops": peak / 1e9, "workloads": {}}
     lines = []
     for name in names:
         print(f"{name}: {WORKLOADS[name].about} ...", file=sys.stderr, flush=True)
         results = run(options, name)
         lines += rows(options, name, results, peak)
         report["workloads"][name] = {result.label: result.summary() for result in results}
-    print(f"{report['machine']}\n{options.threads} threads; peak (best float32 matmul found):")
+    print(f"{machine()}\n{options.threads} threads; peak (best float32 matmul found):")
     print(f"{peak / 1e9:.0f} GF/s; medians of blocks of 10 steps, libraries in turns\n")
     print(table(HEAD, lines))
     if options.micro:
         report["micro"] = micro.measure(options.library, options.vs, options.threads)
         print("\n" + micro.text(report["micro"]))
+    return report
+
+
+def main() -> None:
+    options = arguments()
+    found = operations(options) if options.ops else workloads(options)
     if options.json:
+        report = {"machine": machine(), "threads": options.threads, **found}
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(report, indent=1))
 

@@ -17,7 +17,8 @@ from benchmarks.operations import LARGE, OPERATIONS, SMALL, Operation
 from benchmarks.tables import figure, ratio, table
 from benchmarks.turns import Conversation
 
-ROUNDS = 10
+FEWEST, PATIENCE, MOST = 4, 3, 24  # turns; without a better one in so many, no more follow
+GAIN = 0.98  # of the best so far: a turn at least so much faster is a better one
 COPY = "copy_"  # the operation whose rate makes the floors of those that move memory
 PRODUCTS = ("matmul",)  # and those of products
 SIZES = (LARGE, SMALL)
@@ -75,9 +76,9 @@ def measure(
     sizes: Sequence[int] = SIZES,
     *,
     seconds: float = 0.02,
-    rounds: int = ROUNDS,
+    most: int = MOST,
 ) -> list[Row]:
-    """The fastest of `rounds` turns of `seconds` for every operation and size."""
+    """The fastest turns of `seconds`, `most` at most, for every operation and size."""
     rows = []
     options = ["--threads", str(threads), "--seconds", str(seconds)]
     with contextlib.ExitStack() as stack:
@@ -88,17 +89,24 @@ def measure(
         for player in pair:
             stack.callback(player.close)
         for op, size in progress([(op, size) for size in sizes for op in ops]):
-            rows.append(turns(pair, op, size, rounds))
+            rows.append(turns(pair, op, size, most))
     return rows
 
 
-def turns(pair: Sequence[Conversation], op: Operation, size: int, rounds: int) -> Row:
+def turns(pair: Sequence[Conversation], op: Operation, size: int, most: int) -> Row:
+    """Noise only ever adds, so turns go on while either library still gets faster."""
     question = f"{size} {op.name}"
     start, peer_start = (player.ask(question) for player in pair)
     fastest = [float("inf"), float("inf")]
-    for turn in range(rounds):
+    last_gain = 0
+    for turn in range(most):
+        if turn >= max(FEWEST, last_gain + PATIENCE + 1):
+            break
         for i in (0, 1) if turn % 2 else (1, 0):  # nobody always follows the other
-            fastest[i] = min(fastest[i], pair[i].ask(question)["seconds"])
+            seconds = pair[i].ask(question)["seconds"]
+            if seconds < fastest[i] * GAIN:
+                last_gain = turn
+            fastest[i] = min(fastest[i], seconds)
     work = (peer_start["bytes"], peer_start["flops"])
     return Row(op, size, *fastest, *work, apart(start["sums"], peer_start["sums"]))
 

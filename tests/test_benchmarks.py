@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks import operation_table
+from benchmarks.operations import FAMILIES, OPERATIONS
 from benchmarks.tables import figure, ratio, table
 from benchmarks.turns import Contender, ContenderFailed, Player, compare, start_difference
 from benchmarks.workloads import WORKLOADS, training_step
@@ -65,3 +67,22 @@ def test_a_contender_that_fails_in_play_is_dropped_and_the_others_go_on(monkeypa
     results = compare(contenders, "mlp_tiny", 1, seconds=0.0, on_failure=report)
     assert lost == ["lost"]
     assert [result.label for result in results] == ["stays"]
+
+
+def test_the_table_of_operations_compares_what_is_the_same():
+    ops = operation_table.chosen("^(x [+] y|topk, dim 1)$")
+    rows = operation_table.measure(
+        ("rushlight", "torch"), 1, ops, (64, 100), seconds=0.0, most=1
+    )
+    assert [(row.op.name, row.size) for row in rows] == [
+        (name, size) for size in (64, 100) for name in ("x + y", "topk, dim 1")
+    ]
+    assert all(row.apart < 1e-6 and row.ours > 0 and row.theirs > 0 for row in rows)
+    assert rows[0].bytes == 3 * 64 * 4
+    text = operation_table.text(rows)
+    assert "2 operations on 64 elements: geometric mean" in text
+    assert set(operation_table.report(rows)["100"]["operations"]) == {"x + y", "topk, dim 1"}
+
+
+def test_operations_are_a_hundred_at_least_and_named_once():
+    assert len(OPERATIONS) == sum(map(len, FAMILIES.values())) >= 100
