@@ -86,7 +86,7 @@ class TensorType:
         made.levels = levels
         made.strides = contiguous_strides(shape)
         made.numel = numel(shape)
-        made.nbytes = numel(made.stored) * dtype.itemsize
+        made.nbytes = numel(made.stored) * dtype.itemsize  # type: ignore[attr-defined]
         return made
 
     def on_meta(self) -> TensorType:
