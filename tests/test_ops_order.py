@@ -93,3 +93,70 @@ def test_indices_of_a_dimension_do_not_count_from_its_end(name, pending):
     with pytest.raises(IndexError, match=r"index.*out of range.*-1 at"):
         getattr(rushlight.ones(3), name)(0, index, *args).tolist()
     check_error(IndexError, name, np.ones(3), 0, np.array([0, -1]), *NEGATIVE[name])
+
+
+KINDS = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool")
+EXTREMES = [NAN, -NAN, math.inf, -math.inf, 0.0, -0.0, 1e-45, -1e-45, 3.4e38, -3.4e38]
+
+
+def _mixed(kind, *shape):
+    """Many equal values, with all the special ones that a dtype has, in both libraries."""
+    rng = np.random.default_rng(5)
+    values = rng.integers(0, 2 if kind == "bool" else 9, shape).astype(np.float64)
+    if "float" in kind:
+        values = np.where(rng.random(shape) < 0.4, rng.choice(EXTREMES, shape), values)
+    if kind == "int64":
+        values = values * 2.0**50  # too far apart for keys
+    theirs = torch.from_numpy(values.astype(np.float32 if "float" in kind else np.int64))
+    theirs = theirs.to(getattr(torch, kind))
+    ours = rushlight.tensor(values.tolist(), dtype=rushlight.float64)
+    return ours.to(getattr(rushlight, kind)), theirs
+
+
+def _assert_equal(ours, theirs):
+    ours, theirs = (t.float() if t.is_floating_point() else t for t in (ours, theirs))
+    np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_values_and_nan_are_sorted_by_position(kind, descending):
+    for shape, dim in (((7, 33), 1), ((33, 2, 3), 0)):
+        ours, theirs = _mixed(kind, *shape)
+        values, places = torch.sort(theirs, dim=dim, descending=descending, stable=True)
+        found = rushlight.sort(ours, dim=dim, descending=descending)
+        _assert_equal(found.values, values)
+        _assert_equal(found.indices, places)
+        for count in (4, 11):  # as minima, and by a partition
+            found = rushlight.topk(ours, count, dim=dim, largest=descending)
+            _assert_equal(found.values, values.narrow(dim, 0, count))
+            _assert_equal(found.indices, places.narrow(dim, 0, count))
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "bool"])
+def test_medians_of_rows_with_equal_values_and_nan(kind, name):
+    ours, theirs = _mixed(kind, 9, 31)
+    values, places = getattr(ours, name)(1)
+    _assert_equal(values, getattr(theirs, name)(1).values)
+    _assert_equal(ours.gather(1, places.unsqueeze(1)).squeeze(1), values)
+
+
+def test_topk_of_none_and_of_all():
+    x = rushlight.tensor([3.0, NAN, 1.0])
+    assert x.topk(0).indices.tolist() == []
+    assert x.topk(3, largest=False).indices.tolist() == [2, 0, 1]
+
+
+def test_a_long_row_has_its_first_elements_and_its_median():
+    values = np.random.default_rng(0).standard_normal(200_000).astype(np.float32)
+    x = rushlight.tensor(values)
+    order = np.argsort(-values, kind="stable")
+    assert x.topk(7).indices.tolist() == order[:7].tolist()
+    assert x.topk(50).indices.tolist() == order[:50].tolist()
+    assert x.median().item() == np.sort(values)[99_999]
+
+
+def test_a_permutation_has_every_number_once():
+    for n in (0, 1, 2, 5, 1000):
+        assert sorted(rushlight.randperm(n).tolist()) == list(range(n))
