@@ -253,7 +253,7 @@ class RowKernel(Elements):
 
 
 def _unrounded(e: Expression) -> Expression:
-    """What to store as `e`: a store rounds to half precision, so the last rounding is left out."""
+    """What to store as `e`: a store itself rounds to half precision, so that is left out."""
     is_rounding = e.kind == "cast" and e.node.dtype in (dt.float16, dt.bfloat16)
     if is_rounding and e.args[0].node.dtype is dt.float32:
         return e.args[0]
