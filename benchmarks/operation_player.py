@@ -10,6 +10,8 @@ turn. A call is timed until its results are in memory.
 Small operations are timed as user code meets them, many in a row: each takes the result of the
 one before it where that is of the same kind (a chain), and otherwise tensors of its own; what
 is not handed on is kept, and everything is in memory at the end.
+
+With one thread the clock is that thread's own time, which other processes do not lengthen.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,6 +113,7 @@ def main() -> None:
     options = arguments()
     torch = importlib.import_module(options.library)
     torch.set_num_threads(options.threads)
+    clock = time.thread_time if options.threads == 1 else time.perf_counter
     asked, case = "", None
     for line in sys.stdin:
         if case is None or line != asked:
@@ -117,7 +121,8 @@ def main() -> None:
             asked, case = line, Case(torch, OPERATIONS[name], int(size))
             say(**case.start())
         else:
-            say(seconds=best(case.run, seconds=options.seconds, least=3) / case.calls)
+            fastest = best(case.run, seconds=options.seconds, least=3, clock=clock)
+            say(seconds=fastest / case.calls)
 
 
 if __name__ == "__main__":
