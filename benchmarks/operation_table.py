@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.operations import LARGE, OPERATIONS, SMALL, Operation
+from benchmarks.operations import LARGE, OPERATIONS, SMALL, Operation, reason
 from benchmarks.tables import figure, ratio, table
 from benchmarks.turns import Conversation
 
@@ -41,6 +41,10 @@ class Row:
         """How many times as long as the measured library the other one takes."""
         return self.theirs / self.ours
 
+    @property
+    def why(self) -> str:
+        return reason(self.op.name) if self.ratio < 1 else ""
+
     def floor(self, rates: tuple[float, float]) -> float:
         """Seconds that its memory traffic or its work must take at these rates."""
         return max(self.bytes / rates[0], self.flops / rates[1])
@@ -52,7 +56,7 @@ class Row:
             "theirs_us": self.theirs * 1e6,
             "ratio": self.ratio,
             "apart": self.apart,
-            "why": self.op.why,
+            "why": self.why,
         }
 
 
@@ -147,7 +151,7 @@ def text_of_size(rows: Sequence[Row], found: tuple[float, float]) -> str:
         cells = [figure(row.ours * 1e6), figure(row.theirs * 1e6), ratio(row.ratio)]
         cells += [figure(floor * 1e6 if has_floor else None)]
         cells += [ratio(row.ours / floor if has_floor else None)]
-        lines.append([row.op.name, *cells, row.op.why if row.ratio < 1 else ""])
+        lines.append([row.op.name, *cells, row.why])
     worst = min(rows, key=lambda row: row.ratio)
     return (
         f"{table(HEAD, lines)}\n\n{len(rows)} operations on {rows[0].size} elements: "

@@ -25,13 +25,12 @@ LARGE, SMALL = 1_000_000, 64
 
 @dataclass(frozen=True)
 class Operation:
-    """A call as user code writes it, what it is given, and why it is slower if it is."""
+    """A call as user code writes it, and what it is given."""
 
     name: str
     run: Callable[..., Any]
     inputs: tuple[Input, ...] = ()
     flops: Callable[..., int] | None = None
-    why: str = ""
 
 
 # ---------------------------------------------------------------------------- what goes in
@@ -509,3 +508,27 @@ FAMILIES = {
 }
 
 OPERATIONS = {op.name: op for family in FAMILIES.values() for op in family}
+
+REASONS = {  # of Rushlight, where it is the slower one
+    "sums are kept in float64": (
+        "sum", "sum, dim 0", "sum, dim 1", "mean", "mean, last dim, kept", "mean of images",
+        "norm", "norm, dim 1", "prod, dim 1", "dot", "layer_norm", "layer_norm, backward",
+        "group_norm", "softmax", "softmax, bf16", "softmax, dim 0", "cross_entropy",
+    ),
+    "erfc with both tails, to 3.5 ulp": ("gelu", "gelu, bf16"),
+    "computed in float64, to 0.55 ulp": ("sin", "cos"),
+    "the quotient is corrected, to 1 ulp": ("sigmoid", "silu", "tanh"),
+    "to 1 or 1.25 ulp, no instructions of one target": ("exp", "log", "erf", "rsqrt"),
+    "a copy and back, so that a bad index changes nothing": ("scatter_", "scatter_add_"),
+    "64 bits of Philox an element, by its counter": ("randn", "rand"),
+    "64-bit random numbers are sorted": ("randperm",),
+    "one thread, without a program": ("cat", "cat, dim 1"),
+    "a contraction, whose tile has more than one column": ("matrix @ vector",),
+    "reversed rows are gathered": ("flip",),
+}  # fmt: skip
+
+
+def reason(name: str) -> str:
+    """Why an operation is slower here, if that is known."""
+    found = (why for why, names in REASONS.items() if name in names)
+    return next(found, "a flush for each call")

@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import operation_table
-from benchmarks.operations import FAMILIES, OPERATIONS
+from benchmarks.operations import FAMILIES, OPERATIONS, REASONS
 from benchmarks.tables import figure, ratio, table
 from benchmarks.turns import Contender, ContenderFailed, Player, compare, start_difference
 from benchmarks.workloads import WORKLOADS, training_step
@@ -86,3 +86,4 @@ def test_the_table_of_operations_compares_what_is_the_same():
 
 def test_operations_are_a_hundred_at_least_and_named_once():
     assert len(OPERATIONS) == sum(map(len, FAMILIES.values())) >= 100
+    assert all(name in OPERATIONS for names in REASONS.values() for name in names)
