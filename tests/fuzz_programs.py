@@ -33,6 +33,7 @@ from program_draws import Draw, execute, literal, names_of, namespace
 
 import rushlight
 from rushlight import config
+from rushlight.ops.registry import PUBLIC
 
 Lines = list[str]
 RELATIVE = {
@@ -376,7 +377,10 @@ def with_new_sizes(lines: Lines) -> str:
         data = names[name].detach()
         for d in range(data.ndim):
             if data.shape[d] == size:
-                data = torch.cat([data, data.narrow(d, 0, 1)], d)  # repeats make ties
+                first = data.narrow(d, 0, 1)
+                if data.is_floating_point() or data.is_complex():
+                    first = first * 0.7 + 0.1  # equal rows would make singular matrices
+                data = torch.cat([data, first], d)
         marked = ".requires_grad_()" * names[name].requires_grad
         changed[i] = f"{name} = {literal(data, 12)}{marked}"
     try:
@@ -535,12 +539,15 @@ def apart(first: int, last: int, samples: bool, end: float) -> collections.Count
 
 
 def report(total: collections.Counter[str]) -> None:
-    """How much was run, and what was hardly drawn."""
+    """How much was run, and which public functions were never called."""
     for name in ("(programs)", "(statements)", "(not compared)", "(bad)"):
         print(f"{name[1:-1]}: {total.pop(name, 0)}")
-    print(f"functions and templates drawn: {len(total)}")
-    rare = sorted(name for name, count in total.items() if count < 2)
-    print(f"drawn once: {len(rare)}: {' | '.join(rare)[:2000]}")
+    called = set(re.findall(r"\w+", " ".join(total)))
+    called |= {name.rstrip("_") for name in called} | {name + "_" for name in called}
+    public = {name for f in PUBLIC for name in (f.name, *f.aliases)}
+    missing = sorted(name for name in public if name not in called)
+    print(f"public functions called: {len(public) - len(missing)} of {len(public)}")
+    print(f"not called: {' '.join(missing)}")
 
 
 if __name__ == "__main__":

@@ -419,11 +419,33 @@ OTHERS = templates(r"""
 {new} = torch.feature_dropout({x2}, 0.5, True)
 torch.feature_dropout_({x2}, 0.5, True)
 torch.embedding_renorm_({x2}, torch.tensor([0]), 1.0, 2.0)
+{new} = torch.nn.functional.elu_({real} * 1)
+{new} = torch.nn.functional.celu_({real} * 1)
+{new} = torch.nn.functional.selu_({real} * 1)
+{new} = torch.nn.functional.leaky_relu_({real} * 1)
+{new} = torch.nn.functional.hardtanh_({real} * 1)
+{new} = torch.nn.functional.threshold_({real} * 1, 0.1, {c})
+{new} = torch.nn.functional.rrelu_({real} * 1)
+{new} = torch.nn.functional.alpha_dropout({real}, inplace=False)
+{new} = torch.alpha_dropout_({real} * 1, 0.5, True)
+{new} = torch.feature_alpha_dropout_({x2} * 1, 0.5, True)
+{new} = torch.dropout_({real} * 1, 0.5, True)
+{new} = {real}.detach().clone()\n{new}.apply_(lambda a: a * 2)
+{new} = {real}.detach().clone()\n{new}.map_({same}.detach(), lambda a, b: a * 2 + b)
+{new} = torch.empty_like({any}).fill_({i})
+{new} = torch.empty_permuted((2, 3), (1, 0)).zero_()
+{new} = torch.empty_strided((2, 3), (1, 2)).zero_()
+{new} = {any}.new_empty(2).fill_({i})
+{new} = {any}.new_empty_strided((2,), (1,)).zero_()
+{any}.resize_as_({any})
+{new} = {any}.untyped_storage().nbytes()
+{new} = torch.is_storage({any})
+{new} = {any}.to_dense()
 """)
 
 # Samples that are not drawn: private operators, sparse ones, those of CUDA or without elements.
 NOT_SAMPLED = (
-    r"(^|\.)_(?!_)|^torch\.|^sparse\.|^to_sparse|jiterator|triton|empty|resize|^slice|"
+    r"(^|\.)_(?!_)|^torch\.|^sparse\.|^to_sparse|jiterator|triton|empty|resize|^slice$|"
     r"_backward|hash_tensor|chalf|^item$"
 )
 # Results that differ from PyTorch's and are right: random numbers, vectors of free sign, bytes;

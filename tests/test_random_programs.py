@@ -72,6 +72,8 @@ v2 = [torch.masked.logsumexp(v0, d, mask=v1) for d in (0, 1)]""",
     "coordinates are int64": """
 v0 = torch.unravel_index(torch.tensor([3, 5], dtype=torch.int32), (2, 3))
 v1 = torch.unravel_index(torch.tensor(200, dtype=torch.uint8), (4, 2**31))""",
+    "gradient of samples without a distance": """
+v0 = torch.gradient(torch.tensor([1.0, 2.0, 4.0, 8.0]), spacing=None)""",
     "no element is filled at any index": """
 v0 = torch.empty(0, 5, 0)
 v0.index_fill_(2, torch.tensor([0, -1]), 0.5)""",

@@ -63,8 +63,8 @@ def gradient(
     """Slopes of a function from its samples, a tensor for each dimension: second-order inside,
     of `edge_order` at the ends.
 
-    spacing: the distance of samples, one for all dimensions or one each, or their coordinates
-    (a vector for each dimension).
+    spacing: the distance of samples (1 by default), one for all dimensions or one each, or
+    their coordinates (a vector for each dimension).
 
     >>> import rushlight as torch
     >>> torch.gradient(torch.tensor([1.0, 2.0, 4.0, 8.0]))
@@ -77,6 +77,8 @@ def gradient(
     dims = tuple(views.dim_index("gradient", d, input.ndim) for d in given)
     if len(set(dims)) != len(dims):
         raise RuntimeError(f"gradient: dim {list(given)} appears multiple times in the list")
+    if spacing is None:
+        spacing = 1
     steps = list(spacing) if isinstance(spacing, list | tuple) else [spacing] * len(dims)
     if len(steps) != len(dims):
         raise RuntimeError(
