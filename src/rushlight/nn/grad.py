@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any  # tensors, and numbers or tuples of them
 
 from rushlight.autograd.grad_api import grad
-from rushlight.autograd.modes import enable_grad
+from rushlight.autograd.grad_mode import enable_grad
 from rushlight.nn import functional
 
 __all__ = [
