@@ -203,7 +203,7 @@ def test_every_primitive_of_the_builder_has_a_batching_rule():
     written_in_others = {
         "arg", "const", "leaf", "scalar", "full", "iota", "wide", "flip", "checked", "pad",
         "cat", "recurrence", "recurrence_grad", "items", "extent", "complex", "conj", "paired",
-        "interleaved", "recast",
+        "interleaved", "recast", "seen", "marked",
     }  # fmt: skip
     public = {n for n in vars(Builder) if not n.startswith("_")}
     assert public - written_in_others <= set(vars(BatchBuilder))
