@@ -94,9 +94,17 @@ def _log_size(k: Builder, a: Ref, b: Ref) -> Ref:
 
 
 def _exp(k: Builder, z: Pair) -> Pair:
-    size = k.exp(z.re)
-    is_real = k.eq(z.im, 0)  # also where the size is infinite
-    return Pair(size * k.cos(z.im), k.select(is_real, z.im, size * k.sin(z.im)))
+    return _turned(k, k.exp(z.re), z.im)
+
+
+def _exp2(k: Builder, z: Pair) -> Pair:
+    """Of the product z * log 2 only the angle: its rounding in the size would grow with z."""
+    return _turned(k, k.exp2(z.re), z.im * LN2)
+
+
+def _turned(k: Builder, size: Ref, angle: Ref) -> Pair:
+    is_real = k.eq(angle, 0)  # also where the size is infinite
+    return Pair(size * k.cos(angle), k.select(is_real, angle, size * k.sin(angle)))
 
 
 def _expm1(k: Builder, z: Pair) -> Pair:
@@ -251,7 +259,7 @@ FORMULAS: dict[str, Formula] = {
     "select": _select,
     "abs": _abs,
     "exp": _exp,
-    "exp2": lambda k, z: _exp(k, _times(z, LN2)),
+    "exp2": _exp2,
     "expm1": _expm1,
     "log": _log,
     "log2": lambda k, z: _times(_log(k, z), 1 / LN2),

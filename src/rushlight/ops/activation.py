@@ -17,9 +17,8 @@ from rushlight.ops.elementwise import (
     pointwise,
 )
 from rushlight.ops.registry import Op, public, recorder
-from rushlight.ops.transcendental import SIGMOID
+from rushlight.ops.transcendental import SIGMOID, SQRT_HALF, normal_distribution
 
-SQRT_HALF = math.sqrt(0.5)
 DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
@@ -316,7 +315,14 @@ def _gelu_slope(m: Any, out: Any, x: Any) -> Any:
     return m.erfc(x * -SQRT_HALF) * 0.5 + x * m.exp(x * x * -0.5) * DENSITY
 
 
-GELU = _activation("gelu", lambda k, x: x * (k.erfc(x * -SQRT_HALF) * 0.5), _gelu_slope)
+def _gelu_lower(k: Any, x: Any) -> Any:
+    """In float64 with what the quotient x / sqrt(2) loses; float32 is for speed."""
+    if x.dtype is dt.float64:
+        return x * normal_distribution(k, x)
+    return x * (k.erfc(x * -SQRT_HALF) * 0.5)
+
+
+GELU = _activation("gelu", _gelu_lower, _gelu_slope)
 _BEND = 2 * math.sqrt(
     2 / math.pi
 )  # 0.5 * (1 + tanh(z)) is sigmoid(2 * z), without cancellation
@@ -472,9 +478,30 @@ def _tanhshrink_slope(m: Any, out: Any, x: Any) -> Any:
     return t * t
 
 
+_TANHSHRINK_SERIES = (  # Taylor's, of (x - tanh x) / x**3 in x**2
+    0.3333333333333333, -0.13333333333333333, 0.05396825396825397,
+    -0.021869488536155203, 0.008863235529902197, -0.003592128036572481,
+    0.0014558343870513183, -0.000590027440945586, 0.00023912911424355248,
+    -9.691537956929451e-05, 3.927832388331683e-05, -1.5918905069328964e-05,
+    6.451689215655431e-06, -2.6147711512907546e-06, 1.0597268320104654e-06,
+    -4.294911078273806e-07, 1.7406618963571648e-07,
+)  # fmt: skip
+
+
+def _tanhshrink_lower(k: Any, x: Any) -> Any:
+    """The power series near zero, where the difference cancels."""
+    if x.dtype.is_complex:
+        return x - k.tanh(x)
+    square = x * x
+    total = square * 0 + _TANHSHRINK_SERIES[-1]
+    for c in reversed(_TANHSHRINK_SERIES[:-1]):
+        total = total * square + c
+    return k.select(k.abs(x) < 0.5, total * square * x, x - k.tanh(x))
+
+
 TANHSHRINK = pointwise(
     "tanhshrink",
-    lambda k, x: x - k.tanh(x),
+    _tanhshrink_lower,
     _tanhshrink_slope,
     to="float",
     of_complex=True,

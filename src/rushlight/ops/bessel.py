@@ -6,8 +6,11 @@ odd one), and of exp(-x) sqrt(x) I(x) in 8 / x beyond; both to the last bits of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any  # operands are tensors, references or numbers
+
+import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight.ir.host import takes_batches
@@ -79,11 +82,18 @@ def _scaled_bessel(
     return k.select(size <= 8, near * x, k.copysign(far, x))
 
 
+def _unscaled(k: Any, value: Any, size: Any) -> Any:
+    """value * exp(size), in two factors where exp(size) overflows before the product."""
+    is_large = size > 700
+    part = k.select(is_large, value * math.exp(16), value)
+    return part * k.exp(k.select(is_large, size - 16, size))
+
+
 def _bessel(name: str, small: Any, large: Any, is_odd: bool, is_scaled: bool, vjp: Any) -> Op:
     def lower(k: Any, x: Any) -> Any:
         wide = k.cast(x, dt.float64)
         made = _scaled_bessel(k, wide, small, large, is_odd)
-        return made if is_scaled else made * k.exp(k.abs(wide))
+        return made if is_scaled else _unscaled(k, made, k.abs(wide))
 
     return pointwise(name, lower, to="float", vjp=vjp)
 
@@ -192,7 +202,8 @@ for _name, _scipy_name in (
 @takes_batches
 def airy_values(x: Any) -> Any:
     """Ai(x), the first of SciPy's four."""
-    return by_scipy(x, name="airy")[0]
+    made = by_scipy(x, name="airy")[0]
+    return np.where(x > 110, made.dtype.type(0), made)  # SciPy's is NaN far beyond underflow
 
 
 AIRY_AI = pointwise(

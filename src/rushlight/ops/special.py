@@ -23,9 +23,7 @@ from rushlight.ops.elementwise import (
     unary_function,
 )
 from rushlight.ops.registry import Op, public
-
-SQRT_HALF = math.sqrt(0.5)
-ROOT_PI = math.sqrt(math.pi)
+from rushlight.ops.transcendental import ROOT_PI, SQRT_HALF, halves, normal_distribution
 
 
 def _special(op: Op, about: str, name: str | None = None) -> Any:
@@ -65,6 +63,7 @@ def _hurwitz(k: Any, s: Any, q: Any) -> Any:
     a = q + _SHIFT
     tail = k.pow(a, -s)
     total = total + tail * a / (s - 1) + tail * 0.5
+    s = k.min(s, 1e15)  # beyond, the tail is 0, and s**19 would be infinite
     factor, power = s, tail / a
     for j, bernoulli in enumerate(_BERNOULLI):
         total = total + factor * power * (bernoulli / math.factorial(2 * j + 2))
@@ -231,20 +230,9 @@ def gammaincc(input: Any, other: Any) -> Any:
 # -- the normal distribution
 
 
-SPLIT = 134217729.0  # 2**27 + 1: cuts a float64 into two halves of 26 bits
-SQRT_HALF_LOST = -4.833646656726457e-17  # sqrt(1/2) less SQRT_HALF
-
-
-def _halves(x: Any) -> tuple[Any, Any]:
-    """Two numbers of 26 bits whose sum is x (below 2**996)."""
-    far = x * SPLIT
-    high = far - (far - x)
-    return high, x - high
-
-
 def _square_lost(x: Any) -> Any:
     """What the float64 product x * x is short of the square."""
-    high, low = _halves(x)
+    high, low = halves(x)
     return ((high * high - x * x) + high * low * 2) + low * low
 
 
@@ -257,41 +245,24 @@ def _erfcx(k: Any, x: Any) -> Any:
     near = (power + power * _square_lost(inner)) * k.erfc(x)
     large = k.max(x, 8)
     step = -0.5 / (large * large)
-    total = large * 0 + 1
+    total = step * 0 + 1
     for i in range(16, 0, -1):
         total = total * step * (2 * i - 1) + 1
-    far = total / (large * ROOT_PI)
+    far = total * (1 / ROOT_PI) / large  # large * ROOT_PI may overflow
     made = k.select(x < 8, near, far)
     return k.select(x < -26.7, math.inf, made)
 
 
-def _ndtr_lower(k: Any, x: Any) -> Any:
-    """erfc(-x / sqrt(2)) / 2, with what the quotient loses put back: the tail makes 1000
-    times more of it.
-    """
-    x = k.cast(x, dt.float64)
-    t = x * -SQRT_HALF
-    inner = k.max(k.min(x, 40), -40)
-    high, low = _halves(inner)
-    factor, rest = -_SQRT_HALF_HALVES[0], -_SQRT_HALF_HALVES[1]
-    lost = ((high * factor - inner * -SQRT_HALF) + high * rest + low * factor) + low * rest
-    lost = lost - inner * SQRT_HALF_LOST
-    slope = k.exp(inner * inner * -0.5) * (2 / ROOT_PI)
-    return (k.erfc(t) - slope * lost) * 0.5
-
-
-def _log_ndtr_lower(k: Any, x: Any) -> Any:
+def _lognormal_distribution(k: Any, x: Any) -> Any:
     t = k.cast(x, dt.float64) * SQRT_HALF
     low = k.log(_erfcx(k, -k.min(t, -SQRT_HALF)) * 0.5) - t * t
-    high = k.log1p(-_ndtr_lower(k, -k.max(k.cast(x, dt.float64), -1)))
+    high = k.log1p(-normal_distribution(k, -k.max(k.cast(x, dt.float64), -1)))
     return k.select(t < -SQRT_HALF, low, high)
 
 
-_SQRT_HALF_HALVES = _halves(SQRT_HALF)
-
 NDTR = pointwise(
     "ndtr",
-    _ndtr_lower,
+    normal_distribution,
     lambda m, out, x: m.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi)),
     to="float",
 )
@@ -303,7 +274,7 @@ ERFCX = pointwise(
 )
 LOG_NDTR = pointwise(
     "log_ndtr",
-    _log_ndtr_lower,
+    _lognormal_distribution,
     to="float",
     vjp=lambda g, out, x: scaled(g, math.sqrt(2 / math.pi) / ERFCX(x * -SQRT_HALF)),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any  # operands are tensors, references or numbers
 
+from rushlight import dtypes as dt
 from rushlight.errors import refuses_complex
 from rushlight.ir.formulas import FORMULAS, log_add_exp
 from rushlight.ir.formulas import hypot as length
@@ -203,6 +204,41 @@ def expit(input: Any) -> Any:
     tensor([0.2689, 0.5000])
     """
     return SIGMOID(input)
+
+
+# -- the normal distribution
+
+SQRT_HALF = math.sqrt(0.5)
+SPLIT = 134217729.0  # 2**27 + 1: cuts a float64 into two halves of 26 bits
+SQRT_HALF_LOST = -4.833646656726457e-17  # sqrt(1/2) less SQRT_HALF
+
+
+def halves(x: Any) -> tuple[Any, Any]:
+    """Two numbers of 26 bits whose sum is x (below 2**996)."""
+    far = x * SPLIT
+    high = far - (far - x)
+    return high, x - high
+
+
+_SQRT_HALF_HALVES = halves(SQRT_HALF)
+
+
+def normal_distribution(k: Any, x: Any) -> Any:
+    """erfc(-x / sqrt(2)) / 2, with what the quotient loses put back: the tail makes 1000
+    times more of it.
+    """
+    x = k.cast(x, dt.float64)
+    t = x * -SQRT_HALF
+    inner = k.max(k.min(x, 40), -40)
+    high, low = halves(inner)
+    factor, rest = -_SQRT_HALF_HALVES[0], -_SQRT_HALF_HALVES[1]
+    lost = ((high * factor - inner * -SQRT_HALF) + high * rest + low * factor) + low * rest
+    lost = lost - inner * SQRT_HALF_LOST
+    slope = k.exp(inner * inner * -0.5) * (2 / ROOT_PI)
+    return (k.erfc(t) - slope * lost) * 0.5
+
+
+# -- the inverse of the logistic function
 
 
 def _logit_inside(k: Any, x: Any, eps: float | None) -> Any:
