@@ -1,4 +1,4 @@
-"""Writes docs/api: a page for each family of operations, and their index.
+"""Writes docs/api: a page for each family of operations, and their index; docs/accuracy.md.
 
 `python -m docs.build` writes the pages; a test asks whether they are what it would write
 (tests/test_api_pages.py). What they say is read from the registries and docstrings
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import rushlight
+from docs import bounds
 from docs.facts import KINDS, Facts, facts_of, tensors_in
 from docs.families import PREFIXES, Family, Function, families
 from rushlight.ops.registry import Linearity, Op
@@ -293,6 +294,7 @@ def main() -> None:
             path.unlink()
     for name, text in written.items():
         (PAGES / name).write_text(text)
+    bounds.PAGE.write_text(bounds.page())
 
 
 if __name__ == "__main__":

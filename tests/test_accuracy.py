@@ -1,71 +1,223 @@
-"""Stated error bounds of special functions and activations, against mpmath.
+"""The stated error bounds (docs/bounds.py) over the whole range, against mpmath.
 
-Bounds are in units in the last place for float32 and float64, over the range that is given; the
-functions that these are made of have theirs in `loops/vecmath` (test_vecmath.py).
+Arguments are random bit patterns, so also subnormal, and numbers of the sizes at which functions
+do something; results that overflow or are subnormal count like all others.
 """
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import Any  # functions of tensors
 
 import numpy as np
 import pytest
 
 import rushlight as torch
+from docs.bounds import BOUNDS, COMPLEX, ONE, PAGE, Bound, page
 
 mpmath = pytest.importorskip("mpmath")
-S, F = torch.special, torch.nn.functional
+from accuracy_references import EXACT  # noqa: E402  (it needs mpmath)
+
+DTYPES = (np.float32, np.float64)
+Arrays = tuple[np.ndarray, ...]
 
 
-def _ndtr(x):
-    return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
+def function_of(name: str) -> Any:
+    """The function of a row; `(n)` in a name is a first argument, `(tanh)` an approximation."""
+    path, _, given = name.split()[0].rstrip(")").partition("(")
+    function = torch
+    for part in path.split("."):
+        function = getattr(function, part)
+    if given == "tanh":
+        return lambda x: function(x, approximate="tanh")
+    if path == "polygamma":
+        return lambda x: function(int(given), x)
+    return (lambda x: function(x, int(given))) if given else function
 
 
-def _log_ndtr(x):
-    return mpmath.log(_ndtr(x)) if x < 5 else mpmath.log1p(-_ndtr(-x))
+# ---------------------------------------------------------------- arguments
 
 
-def _softplus(x):
-    return mpmath.log1p(mpmath.exp(x))
+def corners(dtype: type) -> np.ndarray:
+    info = np.finfo(dtype)
+    sizes = [1.0, 0.5, 2.0, 3.0, 2.5, 1e10, 88.0, 710.0, 5 * info.smallest_subnormal]
+    sizes += [info.tiny, info.max, info.smallest_subnormal, 1 + info.eps, 1 - info.epsneg]
+    return np.array([*sizes, *(-s for s in sizes)], dtype)
 
 
-# name -> (function, exact, from, to, bound in float32, in float64)
-BOUNDS = {
-    "ndtr": (S.ndtr, _ndtr, -37, 9, 1, 2),
-    "log_ndtr": (S.log_ndtr, _log_ndtr, -1e4, 13, 1, 3),
-    "ndtri": (S.ndtri, lambda p: mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1), 0.01, 1, 1, 3),
-    "erfcx": (S.erfcx, lambda x: mpmath.exp(x * x) * mpmath.erfc(x), -9, 1e6, 1, 3),
-    "entr": (S.entr, lambda x: -x * mpmath.log(x), 0, 1e6, 1, 1),
-    "logit": (torch.logit, lambda x: mpmath.log(x / (1 - x)), 0, 1, 3, 3),
-    "sinc": (torch.sinc, lambda x: mpmath.sincpi(x), -30, 30, 3, 3),
-    "silu": (F.silu, lambda x: x / (1 + mpmath.exp(-x)), -80, 80, 2, 2),
-    "mish": (F.mish, lambda x: x * mpmath.tanh(_softplus(x)), -80, 80, 3, 3),
-    "softplus": (F.softplus, _softplus, -80, 19, 2, 2),
-    "logsigmoid": (F.logsigmoid, lambda x: -_softplus(-x), -80, 80, 2, 2),
-    "gelu": (F.gelu, lambda x: x * _ndtr(x), -2, 12, 4, 4),
-    "zeta": (lambda q: S.zeta(q * 0 + 2.5, q), lambda q: mpmath.zeta(2.5, q), 0.001, 1e3, 1, 5),
-    "trigamma": (lambda x: torch.polygamma(1, x), lambda x: mpmath.psi(1, x), 0, 1e3, 1, 5),
-    "tetragamma": (lambda x: torch.polygamma(2, x), lambda x: mpmath.psi(2, x), 0, 1e3, 1, 5),
-    "bessel k0": (S.modified_bessel_k0, lambda x: mpmath.besselk(0, x), 0, 80, 1, 8),
-    "bessel k1": (S.modified_bessel_k1, lambda x: mpmath.besselk(1, x), 0, 80, 1, 5),
-    "bessel i0": (S.modified_bessel_i0, lambda x: mpmath.besseli(0, x), -80, 80, 1, 5),
+def points(dtype: type, count: int, within: tuple[float, float], seed: int) -> np.ndarray:
+    """Random bit patterns and magnitudes, uniform numbers, neighbours of one, all inside."""
+    rng = np.random.default_rng(seed)
+    low, high = within
+    word = f"u{np.dtype(dtype).itemsize}"
+    bits = rng.integers(0, np.iinfo(word).max, 3 * count, dtype=word, endpoint=True)
+    drawn = [bits.view(dtype), 1 + rng.normal(0, 2.0**-8, count // 4)]
+    drawn += [rng.uniform(max(low, -s), min(high, s), count // 2) for s in (1.2, 9, 110, 720)]
+    drawn += [rng.choice([-1, 1], count) * np.exp(rng.uniform(-30, 7, count))]
+    with np.errstate(over="ignore", invalid="ignore"):
+        x = np.concatenate([part.astype(dtype) for part in drawn])
+    x = x[np.isfinite(x) & (x > low) & (x < high)]
+    edge = corners(dtype)
+    return np.concatenate([edge[(edge > low) & (edge < high)], rng.permutation(x)[:count]])
+
+
+def arguments(name: str, dtype: type, count: int) -> Arrays:
+    bound, seed = BOUNDS[name], zlib.crc32(name.encode())
+    first = points(dtype, count, bound.within, seed)
+    if name in ONE:
+        return (first,)
+    second = points(dtype, count, bound.second, seed + 1)
+    size = min(first.size, second.size)
+    pairs = np.random.default_rng(seed).permutation(second)[:size]
+    near = np.nextafter(first[: size // 8], dtype(0))
+    near = near[(near > bound.second[0]) & (near < bound.second[1])]
+    return np.concatenate([first[: near.size], first[:size]]), np.concatenate([near, pairs])
+
+
+# ---------------------------------------------------------------- errors
+
+
+def exact_value(name: str, args: tuple[float, ...]) -> Any:
+    """mpmath's value; NaN where there is no real one."""
+    try:
+        value = EXACT[name.split()[0]](*map(mpmath.mpf, args))
+    except (ValueError, ZeroDivisionError):
+        return mpmath.nan
+    if isinstance(value, mpmath.mpc):
+        return value.real if value.imag == 0 else mpmath.nan
+    return value
+
+
+def error_of(found: float, want: Any, bound: Bound, info: np.finfo) -> float:
+    """In units in the last place; infinity counts as the power of two that follows `max`."""
+    if math.isnan(found) or mpmath.isnan(want):
+        return 0.0 if math.isnan(found) and mpmath.isnan(want) else math.inf
+    top = mpmath.ldexp(1, int(info.maxexp))
+    found, want = (max(-top, min(top, mpmath.mpf(v))) for v in (found, want))
+    size = max(abs(want), mpmath.mpf(bound.least))
+    exponent = max(mpmath.frexp(size)[1] - 1, int(info.minexp))
+    exponent = min(exponent, int(info.maxexp) - 1)
+    return float(abs(found - want) / mpmath.ldexp(1, exponent - int(info.nmant)))
+
+
+def worst(name: str, dtype: type, count: int) -> tuple[float, tuple[float, ...], float]:
+    """The largest error of a function, its arguments and what was found there."""
+    args = arguments(name, dtype, count)
+    found = function_of(name)(*map(torch.tensor, args)).numpy().tolist()
+    with mpmath.workprec(256):
+        errors = [
+            (error_of(v, exact_value(name, at), BOUNDS[name], np.finfo(dtype)), at, v)
+            for v, at in zip(found, zip(*(a.tolist() for a in args)), strict=True)
+        ]
+    return max(errors)
+
+
+# ---------------------------------------------------------------- tests
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", BOUNDS)
+def test_errors_are_within_the_stated_bound(name: str, dtype: type) -> None:
+    error, at, found = worst(name, dtype, 24)
+    assert error <= (BOUNDS[name].float64 if dtype is np.float64 else BOUNDS[name].float32), (
+        at,
+        found,
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", BOUNDS)
+def test_errors_of_many_arguments_are_within_the_stated_bound(name: str, dtype: type) -> None:
+    error, at, found = worst(name, dtype, 1000)
+    assert error <= (BOUNDS[name].float64 if dtype is np.float64 else BOUNDS[name].float32), (
+        at,
+        found,
+    )
+
+
+def test_the_page_shows_the_bounds() -> None:
+    assert PAGE.read_text() == page(), "run `python -m docs.build`"
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_errors_are_within_the_stated_bound(name: str) -> None:
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    size, angle = np.exp(rng.uniform(-6.9, 3.4, 60)), rng.uniform(-np.pi, np.pi, 60)
+    for dtype, bound in ((np.complex64, 0.51), (np.complex128, COMPLEX[name])):
+        z = (size * np.exp(1j * angle)).astype(dtype)
+        eps = float(np.finfo(dtype).eps)
+        found = getattr(torch, name)(torch.tensor(z)).numpy().tolist()
+        with mpmath.workprec(200):
+            for at, value in zip(z.tolist(), found, strict=True):
+                want = EXACT[name](mpmath.mpc(at))
+                assert abs(mpmath.mpc(value) - want) <= bound * eps * abs(want), (at, value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", [n for n in ONE if "bessel_" not in n and "airy" not in n])
+def test_half_types_are_float32_rounded_once(name: str, dtype: torch.dtype) -> None:
+    x = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
+    function = function_of(name)
+    found, want = function(x), function(x.float()).to(dtype)
+    same = found.view(torch.int16).eq(want.view(torch.int16)) | (found.isnan() & want.isnan())
+    assert same.all()
+
+
+CORNERS = [math.nan, math.inf, -math.inf, 0.0, -0.0]
+BETTER = {  # (function, argument) -> the limit, where PyTorch gives another value
+    ("nn.functional.gelu", math.inf): math.inf,
+    ("nn.functional.tanhshrink", -0.0): -0.0,
+    ("special.i1", -0.0): -0.0,
+    ("special.i1e", -0.0): -0.0,
+    ("special.airy_ai", math.inf): 0.0,
 }
 
 
-def _points(low, high, dtype):
-    rng = np.random.default_rng(11)
-    parts = [rng.uniform(max(low, -50), min(high, 50), 25)]
-    parts += [-np.exp(rng.uniform(-20, np.log(-low), 25))] if low < 0 else []
-    parts += [np.exp(rng.uniform(-20, np.log(high), 25))]
-    x = np.concatenate(parts).astype(dtype)
-    return x[(x > low) & (x < high)]
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [n for n in ONE if "(" not in n and " " not in n])
+def test_infinities_nan_and_zeros_give_what_pytorch_gives(name: str, dtype: type) -> None:
+    oracle = pytest.importorskip("torch")
+    theirs: Any = oracle
+    for part in name.split("."):
+        theirs = getattr(theirs, part)
+    x = np.array(CORNERS, dtype)
+    want = theirs(oracle.from_numpy(x)).numpy()
+    for (function, at), value in BETTER.items():
+        is_there = (x == at) & (np.signbit(x) == math.copysign(1, at) < 0)
+        want = np.where((function == name) & is_there, dtype(value), want)
+    found = function_of(name)(torch.tensor(x)).numpy()
+    np.testing.assert_allclose(found, want, rtol=1e-6)
+    zeros = (want == 0) & (found == 0)
+    assert (np.signbit(found) == np.signbit(want))[zeros].all()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", BOUNDS)
-def test_errors_are_within_the_stated_bounds(name, dtype):
-    function, exact, low, high, *bounds = BOUNDS[name]
-    x, info = _points(low, high, dtype), np.finfo(dtype)
-    got = function(torch.tensor(x)).numpy()
-    with mpmath.workprec(120):
-        for value, found in zip(x.tolist(), got.tolist(), strict=True):
-            want = exact(mpmath.mpf(value))
-            exponent = max(mpmath.frexp(want)[1] - 1, info.minexp)
-            error = abs(mpmath.mpf(found) - want) / mpmath.ldexp(1, exponent - info.nmant)
-            assert error <= bounds[dtype is np.float64], (value, found, float(error))
+# Each was NaN, zero or far off: the end of a range, or where terms overflow or cancel.
+ENDS = [
+    ("special.erfcx", (math.inf,), 0.0),
+    ("special.log_ndtr", (-math.inf,), -math.inf),
+    ("special.airy_ai", (1e10,), 0.0),
+    ("special.zeta", (math.inf, 1.0), 1.0),
+    ("special.zeta", (1e308, 2.0), 0.0),
+    ("special.zeta", (math.inf, 0.5), math.inf),
+    ("polygamma(1)", (1e300,), 1e-300),
+    ("i0", (712.0,), 2.4684110577627523e307),
+    ("nn.functional.tanhshrink", (1e-5,), 3.3333333332e-16),
+    ("nn.functional.gelu", (-20.0,), -5.507248237212474e-88),
+    ("special.spherical_bessel_j0", (0.375,), 0.9767257476940531),
+]
+
+
+@pytest.mark.parametrize(("name", "at", "want"), ENDS)
+def test_ends_of_ranges(name: str, at: tuple[float, ...], want: float) -> None:
+    found = function_of(name)(*(torch.tensor(x, dtype=torch.float64) for x in at)).item()
+    assert found == pytest.approx(want, rel=1e-14, abs=0)
+
+
+def test_complex_atanh_left_of_zero_does_not_cancel() -> None:
+    z = -0.8993555105761982 + 0.004412689381741314j
+    want = complex(mpmath.atanh(mpmath.mpc(z)))
+    assert torch.atanh(torch.tensor(z, dtype=torch.complex128)).item() == pytest.approx(
+        want, rel=1e-15
+    )

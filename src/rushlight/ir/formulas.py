@@ -240,11 +240,14 @@ def _acosh(k: Builder, z: Pair) -> Pair:
 
 
 def _atanh(k: Builder, z: Pair) -> Pair:
+    """In the right half plane, where the logarithm is of numbers from 1 on."""
     square = z.im * z.im
-    apart = 1 - z.re
+    x = k.abs(z.re)
+    apart = 1 - x
+    real = k.log1p(x * 4 / (apart * apart + square)) * 0.25
     return Pair(
-        k.log1p(z.re * 4 / (apart * apart + square)) * 0.25,
-        k.atan2(z.im * 2, apart * (z.re + 1) - square) * 0.5,
+        k.copysign(real, z.re),
+        k.atan2(z.im * 2, apart * (x + 1) - square) * 0.5,
     )
 
 

@@ -61,8 +61,9 @@ def _hurwitz(k: Any, s: Any, q: Any) -> Any:
     for i in range(_SHIFT):
         total = total + k.pow(q + i, -s)
     a = q + _SHIFT
-    tail = k.pow(a, -s)
-    total = total + tail * a / (s - 1) + tail * 0.5
+    integral = k.pow(a, 1 - s)  # not a**-s * a, which is 0 long before this
+    tail = integral / a
+    total = total + integral / (s - 1) + tail * 0.5
     s = k.min(s, 1e15)  # beyond, the tail is 0, and s**19 would be infinite
     factor, power = s, tail / a
     for j, bernoulli in enumerate(_BERNOULLI):
@@ -333,7 +334,9 @@ def _spherical_lower(k: Any, x: Any) -> Any:
     """sin(x) / x, and its power series near zero."""
     is_near = k.abs(x) < 0.5
     s = x * x
-    near = 1 - s / 6 * (1 - s / 20 * (1 - s / 42 * (1 - s / 72 * (1 - s / 110))))
+    near = 1 - s / 6 * (
+        1 - s / 20 * (1 - s / 42 * (1 - s / 72 * (1 - s / 110 * (1 - s / 156 * (1 - s / 210)))))
+    )
     safe = k.select(is_near, 1, x)
     made = k.select(is_near, near, k.sin(safe) / safe)
     return k.select(k.eq(k.abs(x), math.inf), 0, made)

@@ -1,0 +1,184 @@
+"""The stated error bounds: one table, which the tests check and docs/accuracy.md shows.
+
+A bound is in units in the last place of the exact result. Those of the functions that the vector
+mathematics has are its own (loops/vecmath); all others are here. `python -m docs.build` writes
+the page; tests/test_accuracy.py measures every row against mpmath.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from rushlight.loops.vecmath import FUNCTIONS
+
+INF = math.inf
+POSITIVE = (0.0, INF)
+NOT_LEAST = (math.ulp(0.0), INF)  # positive, without the smallest float64
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Errors in units in the last place, for arguments in the open interval `within`.
+
+    Where the result is smaller than `least`, the unit is that of `least`: near zeros that no
+    floating-point number is, an error relative to the result has no bound.
+    """
+
+    float32: float
+    float64: float
+    within: tuple[float, float] = (-INF, INF)
+    second: tuple[float, float] = (-INF, INF)
+    least: float = 0.0
+
+
+def _primitive(name: str, **details: object) -> Bound:
+    return Bound(*FUNCTIONS[name], **details)  # type: ignore[arg-type]
+
+
+F, S = "nn.functional", "special"
+
+ONE: dict[str, Bound] = {
+    **{
+        name: _primitive(name)
+        for name in (
+            "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin",
+            "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
+            "atanh", "sigmoid", "erf", "erfc", "erfinv",
+        )
+    },
+    "sinc": Bound(3, 3),
+    "deg2rad": Bound(1, 1),
+    "rad2deg": Bound(1, 1),
+    "logit": Bound(3, 3, (0, 1)),
+    "lgamma": _primitive("lgamma", within=POSITIVE),
+    "digamma": _primitive("digamma", within=POSITIVE, least=0.5),
+    "polygamma(1)": Bound(1, 5, POSITIVE),
+    "polygamma(2)": Bound(1, 5, POSITIVE),
+    "polygamma(5)": Bound(1, 5, POSITIVE),
+    "mvlgamma(3)": Bound(4, 4, (1, INF), least=8.0),
+    "i0": Bound(1, 8),
+    f"{S}.i0e": Bound(1, 6),
+    f"{S}.i1": Bound(1, 8),
+    f"{S}.i1e": Bound(1, 6),
+    f"{S}.erfcx": Bound(1, 3),
+    f"{S}.ndtr": Bound(1, 3),
+    f"{S}.log_ndtr": Bound(1, 3),
+    f"{S}.ndtri": Bound(1, 3, (0, 1)),
+    f"{S}.entr": Bound(1, 2, POSITIVE),
+    f"{S}.bessel_j0": Bound(1, 16, (-1e3, 1e3), least=1.0),
+    f"{S}.bessel_j1": Bound(1, 16, (-1e3, 1e3), least=1.0),
+    f"{S}.bessel_y0": Bound(1, 16, (0, 1e3), least=1.0),
+    f"{S}.bessel_y1": Bound(1, 16, (0, 1e3), least=1.0),
+    f"{S}.modified_bessel_k0": Bound(1, 8, NOT_LEAST),
+    f"{S}.modified_bessel_k1": Bound(1, 8, NOT_LEAST),
+    f"{S}.scaled_modified_bessel_k0": Bound(1, 8, NOT_LEAST),
+    f"{S}.scaled_modified_bessel_k1": Bound(1, 8, NOT_LEAST),
+    f"{S}.spherical_bessel_j0": Bound(2, 2),
+    f"{S}.airy_ai": Bound(1, 8, (0, INF)),
+    f"{S}.airy_ai below 0": Bound(1, 8, (-10, 0), least=0.5),
+    f"{F}.silu": Bound(2, 2),
+    f"{F}.mish": Bound(3, 3),
+    f"{F}.gelu": Bound(10, 3, (-3, INF)),
+    f"{F}.gelu below -3": Bound(192, 40, (-INF, -3)),
+    f"{F}.gelu(tanh)": Bound(12, 12, (-3, INF)),
+    f"{F}.gelu(tanh) below -3": Bound(192, 2000, (-INF, -3)),
+    f"{F}.softplus": Bound(2, 2, (-INF, 20)),
+    f"{F}.logsigmoid": Bound(2, 2),
+    f"{F}.elu": Bound(2, 2),
+    f"{F}.selu": Bound(3, 3),
+    f"{F}.softsign": Bound(1.5, 1.5),
+    f"{F}.tanhshrink": Bound(10, 10),
+}  # fmt: skip
+
+TWO: dict[str, Bound] = {
+    "pow": _primitive("pow"),
+    "atan2": _primitive("atan2"),
+    "fmod": _primitive("fmod"),
+    "remainder": _primitive("remainder"),
+    "hypot": Bound(2, 2),
+    "logaddexp": Bound(3, 3, least=1.0),
+    "logaddexp2": Bound(3, 3, least=1.0),
+    "xlogy": Bound(2, 2, second=POSITIVE),
+    f"{S}.xlog1py": Bound(2, 2, second=(-1, INF)),
+    f"{S}.zeta": Bound(1, 5, (1, 50), (0, 1e3)),
+    f"{S}.gammainc": Bound(1, 2048, (1e-3, 1e3), (1e-3, 1e3)),
+    f"{S}.gammaincc": Bound(1, 2048, (1e-3, 1e3), (1e-3, 1e3)),
+}
+
+COMPLEX: dict[str, float] = {
+    "abs": 3, "exp": 3, "exp2": 16, "expm1": 4, "log": 3, "log2": 3, "log10": 3, "log1p": 4,
+    "sqrt": 4, "rsqrt": 8, "sin": 4, "cos": 4, "tan": 8, "asin": 8, "acos": 8, "atan": 8,
+    "sinh": 4, "cosh": 4, "tanh": 8, "asinh": 8, "acosh": 8, "atanh": 8, "sigmoid": 8,
+    "reciprocal": 4,
+}  # fmt: skip
+"""Function name -> |error| / |exact result| in units of the dtype's eps, for 1e-3 < |z| < 30."""
+
+BOUNDS = {**ONE, **TWO}
+
+
+# -- the page
+
+PAGE = Path(__file__).parent / "accuracy.md"
+NOTE = "<!-- Written by `python -m docs.build` from docs/bounds.py: change that instead. -->"
+ABOUT = """\
+# How accurate functions are
+
+The largest errors, in units in the last place (ulp) of the exact result; 0.5 is correct rounding.
+They hold for every finite argument in the range that is given, also where arguments or results
+are subnormal, on every processor: results have the same bits with AVX2 and AVX-512.
+`tests/test_accuracy.py` measures each row against mpmath (`make long` with more arguments);
+`tests/test_vecmath.py` measures the functions that all others are made of.
+
+* Infinities, NaN and signed zeros give what C and PyTorch give; what differs is listed in
+  `tests/test_accuracy.py`.
+* **float16 and bfloat16** give float32's result, rounded once: a test compares all 65,536 arguments.
+* **least**: where the result is smaller than this number, the error is in its ulp instead. Near
+  zeros of a function that are no floating-point numbers, no error relative to the result has a bound.
+* `lgamma`, `digamma` and `trigamma` at negative arguments: a few ulp of the largest term of the
+  reflection formula.
+* Bessel functions other than `i0`, `i1` and their scaled forms, `airy_ai`, `gammainc` and `gammaincc`
+  are SciPy's.
+* Orthogonal polynomials are calculated by their recurrences in float64, whose error grows with the degree.
+  `softmax`, `logsumexp` and what else contains a sum are not listed.
+* The bounds are of the compiled backend; the reference backend has NumPy's functions."""
+OF_COMPLEX = """\
+## Complex numbers
+
+|error| / |exact result| in units of the dtype's epsilon, for 0.001 < |z| < 30. complex64 is calculated
+in complex128 and rounded once: 0.51 for every function."""
+
+
+def page() -> str:
+    """docs/accuracy.md."""
+    head = ["function", "float32", "float64", "range", "least"]
+    real = [
+        [
+            f"`{n}`",
+            f"{b.float32:g}",
+            f"{b.float64:g}",
+            _range(b),
+            f"{b.least:g}" * (b.least > 0),
+        ]
+        for n, b in BOUNDS.items()
+    ]
+    complexes = [[f"`{name}`", f"{bound:g}"] for name, bound in COMPLEX.items()]
+    parts = [NOTE, ABOUT, _table(head, real), OF_COMPLEX]
+    return "\n\n".join([*parts, _table(["function", "complex128"], complexes)]) + "\n"
+
+
+def _range(bound: Bound) -> str:
+    names = (("x", bound.within), ("y", bound.second))
+    limits = [_interval(name, *limit) for name, limit in names if limit != (-INF, INF)]
+    return ", ".join(limits) or "all"
+
+
+def _interval(name: str, low: float, high: float) -> str:
+    left = "" if low == -INF else f"{low:g} < "
+    right = "" if high == INF else f" < {high:g}"
+    return f"{left}{name}{right}"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
