@@ -1,8 +1,8 @@
 """The stated error bounds: one table, which the tests check and docs/accuracy.md shows.
 
-A bound is in units in the last place of the exact result. Those of the functions that the vector
-mathematics has are its own (loops/vecmath); all others are here. `python -m docs.build` writes
-the page; tests/test_accuracy.py measures every row against mpmath.
+A bound is in units in the last place of the exact result. Those of the functions that the
+vector mathematics has are its own (loops/vecmath); all others are here. `python -m docs.build`
+writes the page; tests/test_accuracy.py measures every row against mpmath.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ COMPLEX: dict[str, float] = {
     "sinh": 4, "cosh": 4, "tanh": 8, "asinh": 8, "acosh": 8, "atanh": 8, "sigmoid": 8,
     "reciprocal": 4,
 }  # fmt: skip
-"""Function name -> |error| / |exact result| in units of the dtype's eps, for 1e-3 < |z| < 30."""
+"""Name -> |error| / |exact result| in units of complex128's eps, for 1e-3 < |z| < 30."""
 
 BOUNDS = {**ONE, **TWO}
 
@@ -125,7 +125,8 @@ NOTE = "<!-- Written by `python -m docs.build` from docs/bounds.py: change that 
 ABOUT = """\
 # How accurate functions are
 
-The largest errors, in units in the last place (ulp) of the exact result; 0.5 is correct rounding.
+The largest errors, in units in the last place (ulp) of the exact result; 0.5 is correct
+rounding.
 They hold for every finite argument in the range that is given, also where arguments or results
 are subnormal, on every processor: results have the same bits with AVX2 and AVX-512.
 `tests/test_accuracy.py` measures each row against mpmath (`make long` with more arguments);
@@ -133,21 +134,23 @@ are subnormal, on every processor: results have the same bits with AVX2 and AVX-
 
 * Infinities, NaN and signed zeros give what C and PyTorch give; what differs is listed in
   `tests/test_accuracy.py`.
-* **float16 and bfloat16** give float32's result, rounded once: a test compares all 65,536 arguments.
+* **float16 and bfloat16** give float32's result, rounded once: a test compares all 65,536
+  arguments.
 * **least**: where the result is smaller than this number, the error is in its ulp instead. Near
-  zeros of a function that are no floating-point numbers, no error relative to the result has a bound.
+  zeros of a function that are no floating-point numbers, no error relative to the result has
+  a bound.
 * `lgamma`, `digamma` and `trigamma` at negative arguments: a few ulp of the largest term of the
   reflection formula.
-* Bessel functions other than `i0`, `i1` and their scaled forms, `airy_ai`, `gammainc` and `gammaincc`
-  are SciPy's.
-* Orthogonal polynomials are calculated by their recurrences in float64, whose error grows with the degree.
-  `softmax`, `logsumexp` and what else contains a sum are not listed.
+* `airy_ai`, `gammainc`, `gammaincc` and the Bessel functions other than `i0`, `i1`, their scaled
+  forms and `spherical_bessel_j0` are SciPy's.
+* Orthogonal polynomials are calculated by their recurrences in float64, whose error grows with
+  the degree. `softmax`, `logsumexp` and what else contains a sum are not listed.
 * The bounds are of the compiled backend; the reference backend has NumPy's functions."""
 OF_COMPLEX = """\
 ## Complex numbers
 
-|error| / |exact result| in units of the dtype's epsilon, for 0.001 < |z| < 30. complex64 is calculated
-in complex128 and rounded once: 0.51 for every function."""
+|error| / |exact result| in units of complex128's epsilon, for 0.001 < |z| < 30. complex64 is
+calculated in complex128 and rounded once: 0.51 of its epsilon for every function."""
 
 
 def page() -> str:
@@ -166,6 +169,11 @@ def page() -> str:
     complexes = [[f"`{name}`", f"{bound:g}"] for name, bound in COMPLEX.items()]
     parts = [NOTE, ABOUT, _table(head, real), OF_COMPLEX]
     return "\n\n".join([*parts, _table(["function", "complex128"], complexes)]) + "\n"
+
+
+def _row(name: str, bound: Bound) -> list[str]:
+    least = f"{bound.least:g}" if bound.least else ""
+    return [f"`{name}`", f"{bound.float32:g}", f"{bound.float64:g}", _range(bound), least]
 
 
 def _range(bound: Bound) -> str:

@@ -1,7 +1,7 @@
 """The stated error bounds (docs/bounds.py) over the whole range, against mpmath.
 
-Arguments are random bit patterns, so also subnormal, and numbers of the sizes at which functions
-do something; results that overflow or are subnormal count like all others.
+Arguments are random bit patterns, so also subnormal, and numbers of the sizes at which
+functions do something; results that overflow or are subnormal count like all others.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def test_infinities_nan_and_zeros_give_what_pytorch_gives(name: str, dtype: type
     x = np.array(CORNERS, dtype)
     want = theirs(oracle.from_numpy(x)).numpy()
     for (function, at), value in BETTER.items():
-        is_there = (x == at) & (np.signbit(x) == math.copysign(1, at) < 0)
+        is_there = (x == at) & (np.signbit(x) == np.signbit(at))
         want = np.where((function == name) & is_there, dtype(value), want)
     found = function_of(name)(torch.tensor(x)).numpy()
     np.testing.assert_allclose(found, want, rtol=1e-6)
@@ -205,7 +205,7 @@ ENDS = [
     ("i0", (712.0,), 2.4684110577627523e307),
     ("nn.functional.tanhshrink", (1e-5,), 3.3333333332e-16),
     ("nn.functional.gelu", (-20.0,), -5.507248237212474e-88),
-    ("special.spherical_bessel_j0", (0.375,), 0.9767257476940531),
+    ("special.spherical_bessel_j0", (0.375,), 0.9767267442294602),
 ]
 
 

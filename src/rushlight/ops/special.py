@@ -334,9 +334,9 @@ def _spherical_lower(k: Any, x: Any) -> Any:
     """sin(x) / x, and its power series near zero."""
     is_near = k.abs(x) < 0.5
     s = x * x
-    near = 1 - s / 6 * (
-        1 - s / 20 * (1 - s / 42 * (1 - s / 72 * (1 - s / 110 * (1 - s / 156 * (1 - s / 210)))))
-    )
+    near = 1 - s / 210
+    for divisor in (156, 110, 72, 42, 20, 6):
+        near = 1 - s / divisor * near
     safe = k.select(is_near, 1, x)
     made = k.select(is_near, near, k.sin(safe) / safe)
     return k.select(k.eq(k.abs(x), math.inf), 0, made)
