@@ -53,7 +53,8 @@ def points(dtype: type, count: int, within: tuple[float, float], seed: int) -> n
     word = f"u{np.dtype(dtype).itemsize}"
     bits = rng.integers(0, np.iinfo(word).max, 3 * count, dtype=word, endpoint=True)
     drawn = [bits.view(dtype), 1 + rng.normal(0, 2.0**-8, count // 4)]
-    drawn += [rng.uniform(max(low, -s), min(high, s), count // 2) for s in (1.2, 9, 110, 720)]
+    spans = [(max(low, -s), min(high, s)) for s in (1.2, 9, 110, 720)]
+    drawn += [rng.uniform(*span, count // 2) for span in spans if span[0] < span[1]]
     drawn += [rng.choice([-1, 1], count) * np.exp(rng.uniform(-30, 7, count))]
     with np.errstate(over="ignore", invalid="ignore"):
         x = np.concatenate([part.astype(dtype) for part in drawn])
@@ -156,7 +157,7 @@ def test_complex_errors_are_within_the_stated_bound(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", [n for n in ONE if "bessel_" not in n and "airy" not in n])
+@pytest.mark.parametrize("name", [n for n in ONE if n != "mvlgamma(3)" and " " not in n])
 def test_half_types_are_float32_rounded_once(name: str, dtype: torch.dtype) -> None:
     x = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
     function = function_of(name)
