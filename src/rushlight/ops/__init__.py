@@ -36,6 +36,7 @@ FAMILIES = (  # one a line, each after those it imports
     "window_functions",
     "indexing",
     "advanced",
+    "scatter_reduce",
     "sort",
     "histograms",
     "segments",

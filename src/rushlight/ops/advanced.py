@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
+import numpy as np
+
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops import batching
@@ -15,8 +17,10 @@ from rushlight.ops.elementwise import WHERE
 from rushlight.ops.embedding import check_dense_grad
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.indexing import INDEX, INDEX_PUT, is_mask, only_last
-from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
+from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
+
+Array = np.ndarray[Any, Any]
 
 # -- gather and scatter
 
@@ -75,7 +79,7 @@ GATHER_SUM = Op(  # zeros of `shape` with every element of g added where `gather
 )
 
 
-def _scatter_lower(k: Any, base: Any, source: Any, index: Any, dim: int, kind: str) -> Any:
+def scatter_lower(k: Any, base: Any, source: Any, index: Any, dim: int, kind: str) -> Any:
     work = base.dtype
     if kind == "add" and work is dt.bool_:
         work = dt.int32
@@ -85,8 +89,23 @@ def _scatter_lower(k: Any, base: Any, source: Any, index: Any, dim: int, kind: s
     for d, size in enumerate(index.shape):
         if part.shape[d] != size:
             part = k.slice(part, d, 0, size)
+    if kind == "mul" and work.is_complex:  # no kernel multiplies pairs
+        index = k.checked(index, index, base.shape[dim] if base.shape else 1, "index")
+        ready = base, k.cast(part, work), index
+        return k.host(_products, ((base.shape, work),), *ready, dim=dim)[0]
     out = _placed(k, kind, k.cast(base, work), k.cast(part, work), index, dim)
     return k.cast(out, base.dtype)
+
+
+def _products(base: Array, part: Array, index: Array, dim: int) -> Array:
+    """A copy of `base` with the elements of `part` multiplied to it, in their order. Indices
+    out of range go anywhere: the flush raises after it.
+    """
+    made = np.atleast_1d(base).copy()
+    places = list(np.indices(index.shape)) or [index]
+    places[dim] = np.clip(index, 0, made.shape[dim] - 1)
+    np.multiply.at(made, tuple(places), part)
+    return made.reshape(base.shape)
 
 
 def _scatter_vjp(
@@ -122,7 +141,7 @@ SCATTER = Op(
     "scatter",
     attrs=("dim", "kind"),
     type=lambda base, source, index, dim, kind: TensorType(base.shape, base.dtype),
-    lower=_scatter_lower,
+    lower=scatter_lower,
     vjp=_scatter_vjp,
 )
 
@@ -221,146 +240,10 @@ def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     return _scatter("scatter_add", input, dim, index, src, "add")
 
 
-def _lowest(kind: Any) -> Any:
-    if kind is dt.bool_:
-        return False
-    if kind.is_floating_point:
-        return float("-inf")
-    from rushlight.dtypes import iinfo  # for integers only
-
-    return iinfo(kind).min
-
-
-def _highest(kind: Any) -> Any:
-    if kind is dt.bool_:
-        return True
-    if kind.is_floating_point:
-        return float("inf")
-    from rushlight.dtypes import iinfo  # for integers only
-
-    return iinfo(kind).max
-
-
-_REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
-
-
-def _neutral(reduce: str, kind: Any) -> Any:
-    if reduce == "amax":
-        return _lowest(kind)
-    if reduce == "amin":
-        return _highest(kind)
-    return 1 if reduce == "prod" else 0
-
-
-def _reduced_type(
-    base: TensorType, source: TensorType, index: TensorType, dim: int, kind: str
-) -> TensorType:
-    if base.dtype.is_complex:
-        raise errors.not_for_complex(f"scatter_reduce (by {kind})", base.dtype)
-    return TensorType(base.shape, base.dtype)
-
-
-REDUCED = Op(  # base with `kind` of source's elements at the places of scatter
-    "scatter_reduced",
-    attrs=("dim", "kind"),
-    type=_reduced_type,
-    lower=_scatter_lower,
-    vjp=lambda g, out, base, source, index, dim, kind: _reduced_vjp(
-        g, out, base, source, index, dim, kind
-    ),
-)
-
-
-def _reduced_vjp(
-    g: Any, out: Any, base: Any, source: Any, index: Any, dim: int, kind: str
-) -> Any:
-    corner = source
-    for d, size in enumerate(index.shape):
-        corner = corner.narrow(d, 0, size)
-    if kind == "mul":
-        return *_product_gradients(g, base, corner, source, index, dim), None
-    from_base = (out == base).to(g.dtype)
-    from_source = (GATHER(out, index, dim=dim) == corner).to(g.dtype)
-    ties = SCATTER(from_base, from_source, index, dim=dim, kind="add")
-    share = g / WHERE(ties == 0, 1.0, ties)
-    return (
-        share * from_base,
-        grown(GATHER(share, index, dim=dim) * from_source, source.shape),
-        None,
-    )
-
-
-def _product_gradients(
-    g: Any, base: Any, corner: Any, source: Any, index: Any, dim: int
-) -> tuple[Any, Any]:
-    """Each factor's gradient is the product of the others: zeros are counted, not divided
-    by.
-    """
-
-    def split(x: Any) -> tuple[Any, Any]:
-        is_zero = (x == 0).to(g.dtype)
-        return WHERE(x == 0, 1.0, x), is_zero
-
-    base_rest, base_zero = split(base)
-    own_rest, own_zero = split(corner)
-    product = REDUCED(base_rest, own_rest, index, dim=dim, kind="mul")
-    zeros = SCATTER(base_zero, own_zero, index, dim=dim, kind="add")
-
-    def others(factor: Any, is_zero: Any, product: Any, zeros: Any) -> Any:
-        return WHERE(zeros - is_zero == 0, product / factor, 0.0)
-
-    of_base = g * others(base_rest, base_zero, product, zeros)
-    at = (
-        GATHER(g, index, dim=dim),
-        GATHER(product, index, dim=dim),
-        GATHER(zeros, index, dim=dim),
-    )
-    return of_base, grown(at[0] * others(own_rest, own_zero, at[1], at[2]), source.shape)
-
-
-@public("torch", "Tensor", inplace=True, out=True)
-def scatter_reduce(
-    input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
-) -> Any:
-    """A copy with src reduced (sum, prod, mean, amax, amin) into the places of `scatter`.
-
-    >>> x = torch.ones(3)
-    >>> x.scatter_reduce(0, torch.tensor([0, 0]), torch.tensor([2.0, 3.0]), "prod")
-    tensor([6., 1., 1.])
-    """
-    if reduce not in _REDUCES:
-        raise RuntimeError(
-            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
-        )
-    at = check_along("scatter_reduce", input, dim, index, src)
-    if src.dtype is not input.dtype:
-        raise RuntimeError("scatter_reduce(): Expected self.dtype to be equal to src.dtype")
-    if not index.numel():
-        return input.clone()
-    shape = input._shape
-    x, index, src = (t if t.ndim else t.reshape(1) for t in (input, index, src))
-    base = x
-    if not include_self:
-        base = SCATTER(x, _neutral(reduce, x.dtype), index, dim=at, kind="set")
-    if reduce in ("sum", "mean"):
-        out = SCATTER(base, src, index, dim=at, kind="add")
-        return (_meaned(out, x, index, at, include_self) if reduce == "mean" else out).reshape(
-            shape
-        )
-    return REDUCED(base, src, index, dim=at, kind=_REDUCES[reduce]).reshape(shape)
-
-
-def _meaned(total: Any, x: Any, index: Any, dim: int, include_self: bool) -> Any:
-    start = FILL(int(include_self), shape=x._shape, dtype=dt.int64)
-    count = SCATTER(start, 1, index, dim=dim, kind="add").clamp(min=1)
-    if x.dtype.is_floating_point or x.dtype.is_complex:
-        return total / count.to(x.dtype)
-    return total.div(count, rounding_mode="floor").to(x.dtype)
-
-
 @public("torch", "Tensor", out=True)
 def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
-    """`gather` after broadcasting both (of the flattened tensor by default).
+    """`gather` after broadcasting both (of the flattened tensor by default). Along a given
+    `dim` negative indices count from its end.
 
     >>> x = torch.tensor([[3.0, 1.0], [2.0, 4.0]])
     >>> torch.take_along_dim(x, x.argsort(1), 1)
@@ -385,7 +268,8 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     common = list(views.broadcast_shapes("take_along_dim", own, wanted))
     source, chosen = list(common), list(common)
     source[at], chosen[at] = input._shape[at], indices._shape[at]
-    return GATHER(input.expand(source), indices.expand(chosen), dim=at)
+    wrapped = WHERE(indices < 0, indices + input._shape[at], indices)
+    return GATHER(input.expand(source), wrapped.expand(chosen), dim=at)
 
 
 # -- along one dimension
@@ -419,7 +303,7 @@ def index_select(input: Any, dim: int, index: Any) -> Any:
     return out if input.ndim else out.reshape(())
 
 
-def _placed_parts(
+def placed_parts(
     op: str, x: Any, dim: int, index: Any, source: Any
 ) -> tuple[Any, Any, Any, int]:
     at = views.dim_index(op, dim, x.ndim)
@@ -453,7 +337,7 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) 
     >>> torch.zeros(3).index_add(0, torch.tensor([0, 0]), torch.tensor([1.0, 2.0]))
     tensor([3., 0., 0.])
     """
-    x, vector, parts, at = _placed_parts("index_add", input, dim, index, source)
+    x, vector, parts, at = placed_parts("index_add", input, dim, index, source)
     parts = parts if alpha == 1 else parts * alpha
     out = INDEX_PUT(x, parts, vector, dims=(at,), accumulate=True, wraps=False)
     return out.reshape(input._shape)
@@ -466,7 +350,7 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     >>> torch.zeros(3).index_copy(0, torch.tensor([2, 0]), torch.tensor([1.0, 2.0]))
     tensor([2., 0., 1.])
     """
-    x, vector, parts, at = _placed_parts("index_copy", input, dim, index, source)
+    x, vector, parts, at = placed_parts("index_copy", input, dim, index, source)
     out = INDEX_PUT(x, parts, vector, dims=(at,), accumulate=False, wraps=False)
     return out.reshape(input._shape)
 
@@ -495,40 +379,6 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
         chosen = INDEX_PUT(chosen, True, vector, dims=(0,), accumulate=False, wraps=True)
     line = [size if d == at else 1 for d in range(input.ndim)]
     return masked_fill(input, chosen.reshape(line), value)
-
-
-_KINDS = {"prod": "mul", "mean": "add", "amax": "max", "amin": "min"}
-ROWS = Op(  # index, at which scatter_reduce's own checks would raise what it raises
-    "index_reduce",
-    attrs=("size",),
-    type=lambda index, size: index,
-    lower=lambda k, index, size: k.checked(index, index, size, "index"),
-    vjp=NOT_DIFFERENTIABLE,
-)
-
-
-@public("torch", "Tensor", inplace=True, out=True)
-def index_reduce(
-    input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
-) -> Any:
-    """A copy with parts of `source` reduced (prod, mean, amax, amin) at these indices.
-
-    >>> x = torch.ones(2)
-    >>> x.index_reduce(0, torch.tensor([0, 0]), torch.tensor([2.0, 3.0]), "prod")
-    tensor([6., 1.])
-    """
-    if reduce not in _KINDS:
-        raise RuntimeError(
-            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
-            f"{reduce}."
-        )
-    x, vector, parts, at = _placed_parts("index_reduce", input, dim, index, source)
-    shape = [1] * x.ndim
-    shape[at] = -1
-    rows = ROWS(vector.to(dt.int64), size=x._shape[at])
-    wide = rows.reshape(shape).expand(parts._shape)
-    out = scatter_reduce(x, at, wide, parts, reduce, include_self=include_self)
-    return out.reshape(input._shape)
 
 
 @public("torch", "Tensor", out=True)

@@ -16,9 +16,11 @@ from rushlight import dtypes as dt
 from rushlight import errors
 from rushlight.ops import batching, return_types
 from rushlight.ops.registry import public
-from rushlight.ops.sort import made_of
+from rushlight.ops.sort import found_by_numpy, made_of
 
 Array = np.ndarray[Any, Any]
+HISTOGRAM = found_by_numpy("histogram")
+HISTOGRAMDD = found_by_numpy("histogramdd")
 
 # -- edges
 
@@ -151,7 +153,9 @@ def histogram(
     counts = _counted(values[:, None], [edges], weights)
     if density:
         counts = _as_density(counts, [edges])
-    return return_types.histogram(made_of(counts, input.dtype), made_of(edges, input.dtype))
+    sources = [t for t in (input, bins, weight) if hasattr(t, "_storage")]
+    hist, ends = (HISTOGRAM(made_of(a, input.dtype), *sources) for a in (counts, edges))
+    return return_types.histogram(hist, ends)
 
 
 @public("torch")
@@ -194,9 +198,9 @@ def histogramdd(
     ]
     counts = _counted(columns, edges, weights)
     counts = _as_density(counts, edges) if density else counts
-    return return_types.histogramdd(
-        made_of(counts, input.dtype), tuple(made_of(e, input.dtype) for e in edges)
-    )
+    sources = [t for t in (input, *wanted, weight) if hasattr(t, "_storage")]
+    hist, *ends = (HISTOGRAMDD(made_of(a, input.dtype), *sources) for a in (counts, *edges))
+    return return_types.histogramdd(hist, tuple(ends))
 
 
 @public("torch", "Tensor", out=True)

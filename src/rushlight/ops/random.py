@@ -640,7 +640,8 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
             raise ValueError(f"binomial: {name} must have a floating dtype, got {x.dtype!r}")
     shape = views.broadcast_shapes("binomial", count._shape, prob._shape)
     seed, counter = _take(_source(generator, like=count), views.numel(shape))
-    return BINOMIAL(count.detach().expand(shape), prob.detach().expand(shape), seed, counter)
+    drawn = BINOMIAL(count.detach().expand(shape), prob.detach().expand(shape), seed, counter)
+    return unrelated(drawn, count, prob)
 
 
 # -- filling

@@ -145,7 +145,9 @@ NOT_DIFFERENTIABLE = _NotDifferentiable()  # results never require grad (compari
 Vjp = Callable[..., Any]
 
 
-def _no_derivative(name: str) -> Vjp:
+def no_derivative(name: str) -> Vjp:
+    """The rule of results that require gradients and have none: asking for them raises."""
+
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise errors.not_differentiable(name)
 
@@ -205,7 +207,7 @@ class Op:
         self.lower = lower
         self.is_differentiable = vjp is not NOT_DIFFERENTIABLE
         if vjp is None or isinstance(vjp, _NotDifferentiable):
-            vjp = _no_derivative(name)
+            vjp = no_derivative(name)
         self.vjp: Vjp = vjp
         self.jvp = jvp
         self.find_uses = lambda: names_used(self.vjp)

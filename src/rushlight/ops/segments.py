@@ -10,10 +10,11 @@ import numpy as np
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops import batching
-from rushlight.ops.advanced import REDUCED, SCATTER
+from rushlight.ops.advanced import SCATTER
 from rushlight.ops.creation import FILL
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.registry import public
+from rushlight.ops.scatter_reduce import REDUCED
 from rushlight.ops.sort import made_of
 
 Array = np.ndarray[Any, Any]

@@ -22,7 +22,7 @@ from rushlight.ops.elementwise import (
     scaled,
     zeros_of,
 )
-from rushlight.ops.registry import OPS, public
+from rushlight.ops.registry import OPS, no_derivative, public
 
 # -- where
 
@@ -256,7 +256,12 @@ def _heaviside_lower(k: Any, x: Any, values: Any) -> Any:
     return k.select(k.eq(x, 0), values, k.select(k.gt(x, 0), k.const(1, x.dtype), 0))
 
 
-HEAVISIDE = pointwise("heaviside", _heaviside_lower, refuse_complex=refuses_complex)
+HEAVISIDE = pointwise(
+    "heaviside",
+    _heaviside_lower,
+    vjp=no_derivative("heaviside"),
+    refuse_complex=refuses_complex,
+)
 
 
 @public("torch", "Tensor", inplace=True, out=True)

@@ -330,12 +330,20 @@ def _packed(first: Any, *rest: Any) -> Any:
     return (first, *wanted) if wanted else first
 
 
-DISTINCT = Op(  # values that NumPy found: they require gradients, which nobody can give them
-    "unique",
-    type=lambda found, input: found,
-    lower=lambda k, found, input: found,
-    vjp=None,
-)
+def found_by_numpy(name: str) -> Op:
+    """An op that takes what NumPy found and the tensors that this was found in: its result
+    requires gradients if they do, and asking for them raises.
+    """
+    return Op(
+        name,
+        type=lambda found, *sources: found,
+        lower=lambda k, found, *sources: found,
+        vjp=None,
+    )
+
+
+UNIQUE = found_by_numpy("unique")
+UNIQUE_CONSECUTIVE = found_by_numpy("unique_consecutive")
 
 
 @public("torch", "Tensor")
@@ -362,7 +370,7 @@ def unique(
     )
     inverse = inverse.reshape(values.shape if axis is None else (-1,))
     return _packed(
-        DISTINCT(made_of(found, input.dtype), input),
+        UNIQUE(made_of(found, input.dtype), input),
         made_of(inverse, dt.int64) if return_inverse else None,
         made_of(counts, dt.int64) if return_counts else None,
     )
@@ -392,7 +400,7 @@ def unique_consecutive(
     inverse = np.cumsum(starts) - 1
     counts = np.diff(np.append(np.flatnonzero(starts), len(rows)))
     return _packed(
-        DISTINCT(made_of(found, input.dtype), input),
+        UNIQUE_CONSECUTIVE(made_of(found, input.dtype), input),
         made_of(inverse.reshape(values.shape if dim is None else (-1,)), dt.int64)
         if return_inverse
         else None,
@@ -424,7 +432,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     count = max(minlength, int(values.max()) + 1 if values.size else 0)
     kind = weights.dtype if weights.dtype in (dt.float32, dt.float64) else dt.float64
     start = weights.new_zeros((count,), dtype=kind)
-    return start.index_add(0, input.to(dt.int64), weights.detach().to(kind))
+    return start.index_add(0, input.to(dt.int64), weights.to(kind))
 
 
 @public("torch", "Tensor", out=True)
