@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -195,10 +195,10 @@ class _Case:
         return outs, leaves, cotangents, grads, draws
 
     def first(self, lib: Any) -> dict[str, Any]:
-        outs, _, _, grads, _ = self._loss(lib, False)
+        outs, leaves, _, grads, _ = self._loss(lib, False)
         return {
             "requires": [y.requires_grad for y in outs],
-            "values": [take(g, lib) for g in grads],
+            "values": _taken(lib, grads, leaves),
         }
 
     def second(self, lib: Any) -> dict[str, Any]:
@@ -213,10 +213,7 @@ class _Case:
             found = lib.autograd.grad(slopes, inputs, weights, allow_unused=True)
         return {
             "requires": [],
-            "values": [
-                take(lib.zeros_like(x) if g is None else g, lib)
-                for g, x in zip(found, inputs, strict=True)
-            ],
+            "values": _taken(lib, found, inputs),
         }
 
     def forward(self, lib: Any) -> dict[str, Any]:
@@ -229,11 +226,14 @@ class _Case:
                 memo[id(leaf)] = modes.make_dual(x, _drawn(lib, draws, x))
             outs, _ = self._outputs(lib, memo)
             pairs = [(y, modes.unpack_dual(y).tangent) for y in outs]
-        smooth = [(y, t) for y, t in pairs if y.is_floating_point() or y.is_complex()]
-        return {
-            "requires": [],
-            "values": [take(lib.zeros_like(y) if t is None else t, lib) for y, t in smooth],
-        }
+        smooth = [(t, y) for y, t in pairs if y.is_floating_point() or y.is_complex()]
+        return {"requires": [], "values": [v for t, y in smooth for v in _taken(lib, [t], [y])]}
+
+
+def _taken(lib: Any, derivatives: Sequence[Any], likes: Sequence[Any]) -> list[Any]:
+    """Derivatives in portable form; those of what is not related are zeros."""
+    pairs = zip(derivatives, likes, strict=True)
+    return [take(lib.zeros_like(x) if d is None else d, lib) for d, x in pairs]
 
 
 def _asked(question: Callable[[Any], Any], lib: Any, seed: int) -> Any:

@@ -330,6 +330,13 @@ def not_differentiable(op: str) -> NotImplementedError:
     return NotImplementedError(f"the derivative for '{op}' is not implemented")
 
 
+def operand_requires_grad(op: str, name: str) -> RuntimeError:
+    return RuntimeError(
+        f"{op} is not differentiable with respect to {name!r}, which requires gradients; "
+        f"use {name}.detach()"
+    )
+
+
 _RUNTIME_RANGES = (  # where PyTorch raises RuntimeError
     "gather",
     "scatter",

@@ -360,10 +360,24 @@ class Walk:
             for (after, output), grad, saved in zip(
                 node.next, results, saved_operands, strict=True
             ):
-                if after is not None and grad is not None:
+                if after is None:
+                    continue
+                if grad is not None:
                     self.send(after, output, fit(_outside(grad, after), saved))
+                elif self.needed is None or after in self.needed:
+                    _check_may_be_none(node, saved)
         if not self.retain_graph and local.trace.free_node(node):
             self.freed.append(node.index)
+
+
+def _check_may_be_none(node: Node, operand: Saved) -> None:
+    """Refuse to drop a gradient that an op's rule does not give. Custom functions may give
+    None, and so may hooks.
+    """
+    assert node.op is not None
+    if node.op.name != "function" and not node.hooks:
+        place = next(i for i, s in enumerate(node.saved, 1) if s is operand)
+        raise errors.not_differentiable(f"{node.op.name}: operand {place}")
 
 
 def _all_of(node: Node, grads: Gradients) -> tuple[Any, ...]:

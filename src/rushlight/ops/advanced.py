@@ -149,10 +149,10 @@ SCATTER = Op(
 def check_along(op: str, x: Any, dim: int, index: Any, source: Any = None) -> int:
     """The dimension of a gather or scatter, after checking its operands against each other."""
     at = views.dim_index(op, dim, x.ndim)
-    if index.dtype not in (dt.int64, dt.int32):
-        raise RuntimeError(f"{op}(): Expected dtype int64 for index")
     if not index.numel():
         return at
+    if index.dtype not in (dt.int64, dt.int32):
+        raise RuntimeError(f"{op}(): Expected dtype int64 for index")
     if max(index.ndim, 1) != max(x.ndim, 1):
         raise RuntimeError(
             f"{op}: Index tensor must have the same number of dimensions as input tensor, got "

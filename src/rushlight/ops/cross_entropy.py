@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
+from rushlight import config, errors
 from rushlight import dtypes as dt
-from rushlight import errors
 from rushlight.ops.bounds import check_known
 from rushlight.ops.contract import linear
 from rushlight.ops.elementwise import CAST, WHERE
@@ -107,12 +107,14 @@ def _class_loss(
 ) -> Any:
     """-log of the target's class, weighted, smoothed and reduced; `logs` has classes in dim."""
     dim = 1 if logs.ndim > 1 else 0
+    if weight is not None and weight.requires_grad and config.scopes.grad_enabled:
+        raise errors.operand_requires_grad("nll_loss", "weight")
     if reduction == "mean" and weight is None and not smoothing:
         return NLL_MEAN(logs, target, dim=dim, ignore_index=ignore_index)
     loss = -PICK(logs, target, dim=dim, ignore_index=ignore_index)
     factor = None
     if weight is not None:
-        factor = CLASS_WEIGHT(weight.detach(), target, ignore_index=ignore_index)
+        factor = CLASS_WEIGHT(weight, target, ignore_index=ignore_index)
         loss = loss * factor
     if smoothing > 0:
         loss = _smoothed(loss, logs, target, weight, ignore_index, smoothing, dim)
@@ -136,7 +138,7 @@ def _smoothed(
 ) -> Any:
     classes = logs.shape[dim]
     if weight is not None:
-        logs = logs * weight.detach().reshape([-1 if i == dim else 1 for i in range(logs.ndim)])
+        logs = logs * weight.reshape([-1 if i == dim else 1 for i in range(logs.ndim)])
     even = WHERE(target == ignore_index, 0, -logs.sum(dim))
     return loss * (1 - smoothing) + even * (smoothing / classes)
 

@@ -8,7 +8,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.dtypes import dtype
-from rushlight.ops.elementwise import CAST, WHERE, scaled
+from rushlight.ops.elementwise import CAST, WHERE, scaled, zeros_of
 from rushlight.ops.reduce import (
     Dims,
     centred,
@@ -302,8 +302,8 @@ def norm_lower(k: Any, x: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
 
 def norm_vjp(g: Any, out: Any, x: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
     g, out = kept(g, x.shape, dim, keepdim), kept(out, x.shape, dim, keepdim)
-    if ord == 0:
-        return None  # a count does not change
+    if ord == 0:  # a count does not change
+        return zeros_of(x)
     if ord == 1:
         return scaled(g, x.sign())
     if math.isinf(ord):
