@@ -116,6 +116,8 @@ PROGRAMS: list[Callable[[], Any]] = [
     lambda: F.cross_entropy(x(4, 3), torch.tensor([0, 2, 1, 1])),
     lambda: F.cross_entropy(x(4, 3), x(4, 3, seed=1), label_smoothing=0.1),
     lambda: F.nll_loss(x(4, 3), torch.tensor([0, 2, 1, 1]), weight=x(3).detach()),
+    lambda: F.gaussian_nll_loss(x(4), x(4, seed=1), x(4, seed=2).abs() + 1),
+    lambda: torch._standard_gamma(x(4).abs() + 1),
     lambda: F.layer_norm(x(2, 3), (3,), x(3), x(3, seed=1)),
     lambda: F.rms_norm(x(2, 3), (3,), x(3)),
     lambda: F.batch_norm(x(4, 3), None, None, x(3), x(3, seed=1), training=True),

@@ -18,6 +18,7 @@ from rushlight import config, errors
 from rushlight.autograd import nan_search
 from rushlight.autograd.grad_mode import enable_grad, no_grad
 from rushlight.devices import META
+from rushlight.dtypes import dtype
 from rushlight.ops import batching
 from rushlight.ops.movement import Placed
 from rushlight.ops.registry import OPS, TensorType, recorder
@@ -365,18 +366,19 @@ class Walk:
                 if grad is not None:
                     self.send(after, output, fit(_outside(grad, after), saved))
                 elif self.needed is None or after in self.needed:
-                    _check_may_be_none(node, saved)
+                    _check_may_be_none(node, (after, output), saved[3])
         if not self.retain_graph and local.trace.free_node(node):
             self.freed.append(node.index)
 
 
-def _check_may_be_none(node: Node, operand: Saved) -> None:
-    """Refuse to drop a gradient that an op's rule does not give. Custom functions may give
-    None, and so may hooks.
+def _check_may_be_none(node: Node, target: tuple[Node, int], kind: dtype) -> None:
+    """Refuse to drop a gradient that an op's rule does not give. Integers have none; custom
+    functions may give None, and so may hooks.
     """
     assert node.op is not None
-    if node.op.name != "function" and not node.hooks:
-        place = next(i for i, s in enumerate(node.saved, 1) if s is operand)
+    is_smooth = kind.is_floating_point or kind.is_complex
+    if is_smooth and node.op.name != "function" and not node.hooks:
+        place = node.next.index(target) + 1
         raise errors.not_differentiable(f"{node.op.name}: operand {place}")
 
 

@@ -102,7 +102,7 @@ def _products(base: Array, part: Array, index: Array, dim: int) -> Array:
     out of range go anywhere: the flush raises after it.
     """
     made = np.atleast_1d(base).copy()
-    places = list(np.indices(index.shape)) or [index]
+    places: list[Array] = list(np.indices(index.shape)) or [index]
     places[dim] = np.clip(index, 0, made.shape[dim] - 1)
     np.multiply.at(made, tuple(places), part)
     return made.reshape(base.shape)

@@ -1,0 +1,225 @@
+"""Every derivative that PyTorch has, and no gradient that is dropped without a word.
+
+The sweep asks PyTorch's own operation database (derivative_oracle.py): first and second
+gradients and tangents of every operation. What is not asked of the database stands here.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from test_conformance import PARENTS
+
+import rushlight as torch
+import rushlight.autograd.forward_ad as fwAD
+from rushlight.nn import functional as F
+
+# PyTorch's answers that are not ours, and why. Values that it has as NaN are not compared.
+ELSEWHERE = {
+    "as_strided_scatter": "PyTorch gives the base the gradient of what was overwritten",
+    "chalf": "no complex numbers of half precision",
+    "cholesky_inverse": "PyTorch's tangents differ from finite differences",
+    "nn.functional.linear_cross_entropy": "PyTorch's has no tangent and second gradients of 0",
+    "nn.functional.max_unpool": "of repeated indices the last wins, and has the gradient",
+    "nn.functional.silu.complex": "PyTorch's tangents differ from finite differences",
+    "scatter_reduce.prod": "PyTorch's tangents are zero",
+    "special.modified_bessel_i": "PyTorch has no derivatives",
+}
+SAMPLE = [
+    "atan2",
+    "addcdiv",
+    "cumprod",
+    "digamma",
+    "exp",
+    "histogram",
+    "index_add",
+    "index_reduce.prod",
+    "kron",
+    "lerp",
+    "linalg.cholesky",
+    "linalg.solve",
+    "logsumexp",
+    "masked.norm",
+    "max.reduction_with_dim",
+    "nn.functional.conv2d",
+    "nn.functional.gaussian_nll_loss",
+    "nn.functional.layer_norm",
+    "nn.functional.scaled_dot_product_attention",
+    "norm",
+    "prod",
+    "scatter_add",
+    "softmax",
+    "take_along_dim",
+    "unique",
+    "var",
+    "where",
+]
+
+needs_database = pytest.mark.skipif(
+    not PARENTS, reason="no `conformance` folder: see test_conformance.py"
+)
+
+
+@pytest.fixture
+def oracle(monkeypatch):
+    monkeypatch.syspath_prepend(str(PARENTS[0]))
+    import derivative_oracle
+
+    yield derivative_oracle
+    assert "derivative_oracle" in sys.modules
+
+
+def wrong(found) -> list[str]:
+    return [
+        f"{f.op} ({f.dtype}), {f.kind}: {f.verdict} {f.detail}"
+        for f in found
+        if f.verdict != "agrees" and not f.op.startswith(tuple(ELSEWHERE))
+    ]
+
+
+@needs_database
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SAMPLE)
+def test_derivatives_of_a_sample_of_operations_agree_with_pytorch(name, oracle):
+    found = list(oracle.findings(name, "float64", limit=2))
+    assert found and not wrong(found)
+
+
+@needs_database
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("part", range(8))
+def test_derivatives_of_every_operation_agree_with_pytorch(part, dtype, oracle):
+    names = oracle.names()[part::8]
+    found = [f for name in names for f in oracle.findings(name, dtype, limit=4)]
+    assert len(found) > len(names) and not wrong(found)
+
+
+# -- derivatives that do not exist
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    drawn = np.random.default_rng(0).uniform(0.5, 2.0, shape)
+    return torch.tensor(drawn, requires_grad=True)
+
+
+def ctc_twice(x):
+    scores = x.reshape(5, 1, 4).log_softmax(-1)
+    labels, lengths = torch.tensor([[1, 2]]), (torch.tensor([5]), torch.tensor([2]))
+    loss = F.ctc_loss(scores, labels, *lengths)
+    return torch.autograd.grad(loss, x, create_graph=True)[0]
+
+
+REFUSED = {
+    "histogram": lambda x: torch.histogram(x, 3).hist,
+    "histogram's edges": lambda x: torch.histogram(x.detach(), x.sort().values).bin_edges,
+    "histogramdd": lambda x: torch.histogramdd(x.reshape(-1, 2), [2, 2]).hist,
+    "heaviside": lambda x: torch.heaviside(x, x),
+    "unique": lambda x: x.unique(),
+    "unique_consecutive": lambda x: torch.unique_consecutive(x),
+    "zeta": lambda x: torch.special.zeta(x + 1, x),
+    "ctc_loss, twice": ctc_twice,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_derivative_says_so(name):
+    x = numbers(20)
+    out = REFUSED[name](x)
+    assert out.requires_grad
+    with pytest.raises(NotImplementedError, match="derivative for"):
+        (out.sum() + x.sum()).backward()
+
+
+def test_a_missing_derivative_does_not_hinder_the_others():
+    s, q = numbers(3), numbers(3)
+    out = torch.special.zeta(s + 1, q).sum()
+    (slope,) = torch.autograd.grad(out, q)
+    torch.testing.assert_close(slope, -(s + 1) * torch.special.zeta(s + 2, q))
+
+
+def test_class_weights_that_require_gradients_are_refused():
+    scores, weight = numbers(2, 3), numbers(3)
+    for loss in (F.nll_loss, F.cross_entropy):
+        with pytest.raises(RuntimeError, match="'weight', which requires gradients"):
+            loss(scores, torch.tensor([0, 2]), weight=weight)
+        with torch.no_grad():
+            loss(scores, torch.tensor([0, 2]), weight=weight)
+
+
+def test_class_weights_have_gradients_beside_probabilities():
+    scores, weight = numbers(2, 3), numbers(3)
+    goal = scores.detach().softmax(1)
+    F.cross_entropy(scores, goal, weight=weight, reduction="sum").backward()
+    torch.testing.assert_close(weight.grad, -(goal * scores.detach().log_softmax(1)).sum(0))
+
+
+# -- derivatives that were wrong
+
+
+def test_numbers_drawn_by_their_distribution_have_gradients_of_zero():
+    x = numbers(4)
+    out = torch.poisson(x) + torch.binomial(x.round(), x / 4)
+    assert torch.autograd.grad(out.sum(), x)[0].tolist() == [0.0] * 4
+
+
+def test_sums_of_weights_by_number_have_the_gradient_of_a_sum():
+    x = numbers(3)
+    out = torch.bincount(torch.tensor([0, 2, 2]), x)
+    assert torch.autograd.grad(out @ torch.tensor([1.0, 2.0, 3.0]).double(), x)[0].tolist() == [
+        1.0, 3.0, 3.0,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_products_by_index_have_both_derivatives_beside_zeros(is_complex):
+    draws = np.random.default_rng(1)
+    index = torch.tensor(draws.integers(0, 4, (6, 2)))
+
+    def factors(rows):
+        drawn = draws.standard_normal((rows, 2)) * (draws.random((rows, 2)) > 0.3)
+        turned = drawn * np.exp(1j * drawn) if is_complex else drawn
+        return torch.tensor(turned, requires_grad=True)
+
+    def product(x, y):
+        return torch.scatter_reduce(x, 0, index, y, "prod")
+
+    operands = factors(4), factors(6)
+    assert torch.autograd.gradcheck(product, operands)
+    assert torch.autograd.gradgradcheck(product, operands)
+
+
+def test_complex_products_by_index_check_the_index():
+    z = torch.ones(3, dtype=torch.complex64)
+    assert z.scatter_reduce(0, torch.tensor([2, 2]), 2j * z[:2], "prod").tolist() == [1, 1, -4]
+    with pytest.raises(RuntimeError, match="index 3"):
+        z.scatter_reduce(0, torch.tensor([3]), z[:1], "prod").tolist()
+
+
+def test_tangents_of_a_variance_may_be_negative():
+    with fwAD.dual_level():
+        var = fwAD.make_dual(numbers(3).detach(), -torch.ones(3).double())
+        one = torch.ones(3).double()
+        loss = F.gaussian_nll_loss(one, 2 * one, var, reduction="sum")
+        slope = (1 / var - 1 / var**2).detach() / 2
+        torch.testing.assert_close(fwAD.unpack_dual(loss).tangent, -slope.sum())
+
+
+def test_a_count_of_what_is_not_zero_has_a_tangent():
+    with fwAD.dual_level():
+        x = fwAD.make_dual(torch.ones(3), torch.ones(3))
+        assert fwAD.unpack_dual(torch.linalg.vector_norm(x, 0)).tangent.item() == 0.0
+
+
+def test_indices_along_a_dimension_count_from_its_end():
+    x = torch.arange(6.0).reshape(2, 3)
+    assert torch.take_along_dim(x, torch.tensor([[-1], [-3]]), 1).tolist() == [[2.0], [3.0]]
+
+
+def test_slopes_without_a_spacing_have_one_of_1():
+    x = torch.tensor([1.0, 2.0, 4.0])
+    assert torch.gradient(x, spacing=None)[0].tolist() == torch.gradient(x)[0].tolist()
