@@ -158,8 +158,10 @@ class _Case:
     def _where_refused(self, refusal: Exception) -> tuple[str, str] | None:
         """PyTorch raises: we must at least not drop the gradient without a word."""
         wanted, got = self._flags(torch), self._flags(rushlight)
-        if wanted == [False] * len(got) or any(got):
+        if isinstance(wanted, list) and not any(wanted):
             return None
+        if any(got):
+            return "agrees", ""
         if isinstance(wanted, Exception) and "deriv" not in str(wanted):
             return None
         return "dropped", f"PyTorch: {str(refusal)[:120]}"

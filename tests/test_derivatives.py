@@ -27,35 +27,12 @@ ELSEWHERE = {
     "scatter_reduce.prod": "PyTorch's tangents are zero",
     "special.modified_bessel_i": "PyTorch has no derivatives",
 }
-SAMPLE = [
-    "atan2",
-    "addcdiv",
-    "cumprod",
-    "digamma",
-    "exp",
-    "histogram",
-    "index_add",
-    "index_reduce.prod",
-    "kron",
-    "lerp",
-    "linalg.cholesky",
-    "linalg.solve",
-    "logsumexp",
-    "masked.norm",
-    "max.reduction_with_dim",
-    "nn.functional.conv2d",
-    "nn.functional.gaussian_nll_loss",
-    "nn.functional.layer_norm",
-    "nn.functional.scaled_dot_product_attention",
-    "norm",
-    "prod",
-    "scatter_add",
-    "softmax",
-    "take_along_dim",
-    "unique",
-    "var",
-    "where",
-]
+SAMPLE = (
+    "atan2", "cumprod", "histogram", "index_reduce.prod", "linalg.solve", "masked.norm",
+    "max.reduction_with_dim", "nn.functional.gaussian_nll_loss", "nn.functional.layer_norm",
+    "nn.functional.max_pool2d", "take_along_dim", "unique", "where",
+)  # fmt: skip
+
 
 needs_database = pytest.mark.skipif(
     not PARENTS, reason="no `conformance` folder: see test_conformance.py"
@@ -83,7 +60,7 @@ def wrong(found) -> list[str]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SAMPLE)
 def test_derivatives_of_a_sample_of_operations_agree_with_pytorch(name, oracle):
-    found = list(oracle.findings(name, "float64", limit=2))
+    found = list(oracle.findings(name, "float64", limit=1))
     assert found and not wrong(found)
 
 

@@ -12,7 +12,7 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops import batching
 from rushlight.ops.bounds import check_known
-from rushlight.ops.creation import FILL, FULL
+from rushlight.ops.creation import FILL, FULL, unrelated
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.embedding import check_dense_grad
 from rushlight.ops.fill_value import checked_value
@@ -191,7 +191,7 @@ def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> An
     if input.ndim and index.ndim == 0:
         return GATHER(input, index.reshape(1), dim=at).reshape(())
     if not index.numel() and index.ndim != input.ndim:
-        return input.new_empty(index._shape)
+        return unrelated(input.new_empty(index._shape), input)
     return GATHER(input, index, dim=at)
 
 
