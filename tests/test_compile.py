@@ -508,3 +508,23 @@ def test_what_somebody_keeps_is_made_in_python():
     seen = [(call(), kept[0].sum().item())[1] for _ in range(6)]
     assert call.skipped == 0
     assert len(set(seen)) == 6
+
+
+step_weight = torch.ones(4, requires_grad=True)
+step_optimizer = torch.optim.SGD([step_weight], 0.1)
+
+
+@torch.compile(mode="reduce-overhead")
+def step(x):
+    """A global of the same name as a method that it calls."""
+    step_optimizer.zero_grad()
+    loss = (x * step_weight).square().mean()
+    loss.backward()
+    step_optimizer.step()
+    return loss.detach()
+
+
+def test_a_method_named_like_a_global_does_not_read_it():
+    for _ in range(6):
+        step(torch.ones(4))
+    assert step.reason == ""

@@ -1,5 +1,6 @@
 """Faults once found by running public programs and by small cases: each stays mended."""
 
+import numpy as np
 import pytest
 
 import rushlight as torch
@@ -69,3 +70,39 @@ def test_copies_broadcast_among_empty_tensors() -> None:
         torch.zeros(3).copy_(torch.zeros(0))
     with pytest.raises(RuntimeError):
         torch.zeros(1).copy_(torch.zeros(0))
+
+
+def test_numbers_of_samples_are_whole() -> None:
+    for call in (
+        lambda: torch.randperm(2.0),
+        lambda: torch.multinomial(torch.ones(3), 2.5, replacement=True),
+        lambda: torch.randint(0, 2.5, (3,)),
+        lambda: torch.zeros(3).random_(0, 2.5),
+    ):
+        with pytest.raises(TypeError, match="must be int, not float"):
+            call()
+    assert sorted(torch.randperm(np.int64(3)).tolist()) == [0, 1, 2]
+    assert torch.rand(2).shape == (2,)  # the generator counts on as before
+
+
+def test_classes_in_bytes() -> None:
+    peer = pytest.importorskip("torch")
+    found = []
+    for lib in (torch, peer):
+        logits = lib.arange(20.0).reshape(4, 5).requires_grad_()
+        target = lib.tensor([0, 1, 2, 3], dtype=lib.uint8)
+        loss = lib.nn.functional.cross_entropy(logits, target, label_smoothing=0.1)
+        loss = loss + lib.nn.functional.cross_entropy(logits, target)
+        loss.backward()
+        found.append(logits.grad.numpy())
+    np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-7)
+
+
+def test_one_parameter_under_two_names() -> None:
+    with pytest.raises(TypeError, match="got both 'dim' and 'axis'"):
+        torch.ones(2, 3).sum(dim=0, axis=1)
+
+
+def test_a_tensor_on_memory_that_is_not_writable_warns() -> None:
+    with pytest.warns(UserWarning, match="not writable"):
+        torch.from_numpy(np.frombuffer(bytes(64), np.float32))

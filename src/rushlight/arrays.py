@@ -20,6 +20,7 @@ from rushlight.ops.fill_value import holds
 from rushlight.ops.registry import OPS, TensorType, recorder
 from rushlight.runtime import buffers
 from rushlight.trace.inference import note_data
+from rushlight.trace.origin import warn_caller
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.trace import hooks
 from rushlight.trace.value import Storage, Value
@@ -33,6 +34,11 @@ def from_numpy(ndarray: Any) -> Tensor:
     """A tensor on the memory of a NumPy array: writes to either are seen by both."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    if not ndarray.flags.writeable:
+        warn_caller(
+            "from_numpy: the NumPy array is not writable, and tensors always are: a write to "
+            "the tensor changes the array all the same. Copy the array to protect it."
+        )
     return tensor_on(ndarray, dt.of_numpy(ndarray.dtype))
 
 

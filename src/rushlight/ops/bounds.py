@@ -26,6 +26,7 @@ def check_known(
     # as unsigned numbers, what is negative is too large as well
     if np.maximum.reduce(numbers.view(f"u{numbers.itemsize}"), axis=None) < size:
         return
+    numbers = numbers.astype(object if numbers.dtype == np.uint64 else np.int64)
     places = np.argwhere(((numbers < 0) | (numbers >= size)) & (numbers != ignored))
     if len(places):
         place = tuple(int(i) for i in places[0])

@@ -32,7 +32,7 @@ CLASS_WEIGHT = Op(  # the weight of each target's class; 0 where ignored
 
 
 def count_lower(k: Any, target: Any, ignore_index: int, dtype: dt.dtype) -> Any:
-    is_counted = k.cast(target.differs(ignore_index), dt.int64)
+    is_counted = k.cast(k.cast(target, dt.int64).differs(ignore_index), dt.int64)
     return k.cast(k.reduce("sum", is_counted, range(len(target.shape))), dtype)
 
 
@@ -139,7 +139,7 @@ def _smoothed(
     classes = logs.shape[dim]
     if weight is not None:
         logs = logs * weight.reshape([-1 if i == dim else 1 for i in range(logs.ndim)])
-    even = WHERE(target == ignore_index, 0, -logs.sum(dim))
+    even = WHERE(target.long() == ignore_index, 0, -logs.sum(dim))
     return loss * (1 - smoothing) + even * (smoothing / classes)
 
 

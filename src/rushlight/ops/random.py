@@ -9,6 +9,7 @@ numbers, and no result depends on chunks or threads.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any  # generators, sizes, numbers
 
@@ -229,6 +230,15 @@ rand_like = _like("rand_like", UNIFORM, "Uniform numbers in [0, 1), like `input`
 randn_like = _like("randn_like", NORMAL, "Standard normal numbers, like `input`.")
 
 
+def _whole(op: str, name: str, number: Any) -> int:
+    """A size or a bound; a float is refused, since it would lose its fraction silently."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        kind = type(number).__name__
+        raise TypeError(f"{op}(): argument '{name}' must be int, not {kind}") from None
+
+
 def _check_range(op: str, low: int, high: int) -> None:
     if low >= high:
         raise RuntimeError(
@@ -276,7 +286,7 @@ def randint(
     size = named["size"] if "size" in named else given.pop()
     high = named["high"] if "high" in named else given.pop()
     low = named["low"] if "low" in named else given.pop() if given else 0
-    low, high = int(low), int(high)
+    low, high = _whole("randint", "low", low), _whole("randint", "high", high)
     kind = dtype or dt.int64
     _check_range("random_", low, high)
     _check_bounds("randint", low, high, kind)
@@ -357,6 +367,7 @@ def randperm(
     """
     if layout is not None:
         check_layout(layout)
+    n = _whole("randperm", "n", n)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     kind = dtype or dt.int64
@@ -364,7 +375,7 @@ def randperm(
         raise errors.not_implemented_for("randperm", kind, "real numbers")
     _check_bounds("randperm", 0, n, kind)
     seed, counter = _take(_source(generator, device), n)
-    made = SHUFFLE(seed, counter, n=int(n), dtype=kind)
+    made = SHUFFLE(seed, counter, n=n, dtype=kind)
     return with_grad(made, requires_grad, device)
 
 
@@ -506,6 +517,7 @@ def multinomial(
         raise RuntimeError(
             f"multinomial only supports floating-point dtypes for input, got: {input.dtype!r}"
         )
+    num_samples = _whole("multinomial", "num_samples", num_samples)
     if num_samples <= 0:
         raise RuntimeError(f"cannot sample n_sample <= 0 samples: {num_samples}")
     rows = input if input.ndim == 2 else input.reshape(1, -1)
@@ -518,7 +530,7 @@ def multinomial(
     count = rows._shape[0] * (num_samples if replacement else columns)
     seed, counter = _take(_source(generator, like=input), count)
     made = MULTINOMIAL(
-        rows.detach(), seed, counter, count=int(num_samples), replacement=bool(replacement)
+        rows.detach(), seed, counter, count=num_samples, replacement=bool(replacement)
     )
     local_flush()  # bad weights are reported on the user's line
     return made if input.ndim == 2 else made.reshape(-1)
@@ -759,12 +771,12 @@ def random_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> An
         raise errors.wrong_dtype("random_", kind, "no complex dtype")
     given = list(bounds)
     high = named.get("to", given.pop() if given else None)
-    low = int(named.get("from", given.pop() if given else 0))
+    low = _whole("random_", "from", named.get("from", given.pop() if given else 0))
     top = _LIMITS[kind] + (not kind.is_integral)
     if high is None:
         high = min(top, (1 << 63) - 1)
     else:
-        high = int(high)
+        high = _whole("random_", "to", high)
         _check_range("random_", low, high)
         _check_bounds("random_", low, high, kind)
     return recorder.write(

@@ -37,6 +37,9 @@ def numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs:
             for known, ours in (("axis", "dim"), ("keepdims", "keepdim"), ("x", "input")):
                 if known in kwargs:
+                    if ours in kwargs:
+                        name = function.__name__
+                        raise TypeError(f"{name}() got both {ours!r} and {known!r}")
                     kwargs[ours] = kwargs.pop(known)
         return function(*args, **kwargs)
 

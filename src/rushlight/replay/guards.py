@@ -29,6 +29,9 @@ _PLAIN = (
 )  # fmt: skip
 _OURS = "rushlight"
 _MOST = 20_000  # objects: comparing more takes longer than Python does
+_OF_GLOBALS = frozenset(  # instructions that read or write a global
+    name for name in dis.opmap if name.endswith(("_GLOBAL", "_GLOBALS", "_NAME"))
+) - {"IMPORT_NAME"}
 # Attributes of classes that are looked into when they run, if at all.
 _OF_CLASSES = (types.FunctionType, property, staticmethod, classmethod, type)
 # Modules whose functions only look at their arguments.
@@ -99,9 +102,11 @@ class Guards:
         self._note_globals(function.__globals__, function.__code__)
 
     def _note_globals(self, names: dict[str, Any], code: types.CodeType) -> None:
-        if any(step.opname == "IMPORT_NAME" for step in dis.get_instructions(code)):
+        steps = list(dis.get_instructions(code))
+        if any(step.opname == "IMPORT_NAME" for step in steps):
             self.opaque = self.opaque or "a module that it imports"
-        for name in code.co_names:
+        # `co_names` has attributes as well: a method may be called as a global is
+        for name in dict.fromkeys(s.argval for s in steps if s.opname in _OF_GLOBALS):
             if name not in names:
                 continue
             found = names[name]
