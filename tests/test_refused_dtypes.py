@@ -56,9 +56,3 @@ def test_complex_numbers(name: str) -> None:
     expected = raised(OF_REAL_NUMBERS[name], torch, "complex64")
     assert expected is not None
     assert raised(OF_REAL_NUMBERS[name], rushlight, "complex64") is expected
-
-
-def test_products_of_complex_numbers_by_index_are_refused() -> None:
-    x = rushlight.ones(2, dtype=rushlight.complex64)
-    with pytest.raises(NotImplementedError, match="scatter_reduce .by mul.*complex64"):
-        x.scatter_reduce(0, rushlight.tensor(PLACES), x, "prod")

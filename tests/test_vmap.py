@@ -224,7 +224,7 @@ def test_only_these_operations_are_computed_sample_by_sample():
     found = {f.__name__ for f in _host_functions() if f and not does_take_batches(f, {})}
     assert found == {
         "ctc_losses", "ctc_gradients", "_sample_rows", "_poisson_rows", "_binomial_rows",
-        "_numpy_bag_max",
+        "_numpy_bag_max", "_products", "_gamma_rows", "_gamma_slopes",
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any  # capsules, and objects that give them
 import numpy as np
 
 from rushlight import dtypes as dt
-from rushlight.arrays import from_numpy, tensor_on
+from rushlight.arrays import tensor_on
 from rushlight.devices import check_usable
 from rushlight.dtypes import dtype
 from rushlight.tensor import Tensor
@@ -181,4 +181,4 @@ def _capsule_from(source: Any) -> Any:
 def _taken(capsule: Any) -> Tensor:
     with _readable(capsule) as kind:
         array = np.from_dlpack(_Given(capsule))
-    return from_numpy(array) if kind is None else tensor_on(array, kind)
+    return tensor_on(array, kind or dt.of_numpy(array.dtype))
