@@ -281,8 +281,7 @@ class finfo:
         type = type or config.default_dtype()
         if type.category < Category.FLOATING:
             raise TypeError(
-                f"torch.finfo() requires a floating point input type. Use torch.iinfo to "
-                f"handle "
+                "torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
                 f"'{type!r}'"
             )
         type = type.to_real()

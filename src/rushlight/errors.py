@@ -242,11 +242,10 @@ def graph_freed(op: str, place: str) -> RuntimeError:
     recorded = f" (recorded{place})" if place else ""
     return RuntimeError(
         f"{op}{recorded}: Trying to backward through the graph a second time (or directly "
-        f"access saved tensors after they have already been freed). Saved intermediate values "
-        f"of the graph are freed when you call .backward() or autograd.grad(). Specify "
-        f"retain_graph=True if "
-        f"you need to backward through the graph a second time or if you need to access saved "
-        f"tensors after calling backward."
+        "access saved tensors after they have already been freed). Saved intermediate values "
+        "of the graph are freed when you call .backward() or autograd.grad(). Specify "
+        "retain_graph=True if you need to backward through the graph a second time or if you "
+        "need to access saved tensors after calling backward."
     )
 
 

@@ -279,9 +279,8 @@ class Tensor:
         """The conjugate transpose of a matrix."""
         if len(self._shape) not in (0, 2):
             raise RuntimeError(
-                f"tensor.H is only supported on matrices (2-D tensors). Got "
-                f"{len(self._shape)}-D "
-                f"tensor."
+                "tensor.H is only supported on matrices (2-D tensors). Got "
+                f"{len(self._shape)}-D tensor."
             )
         return movement.adjoint(self)
 
@@ -366,8 +365,7 @@ class Tensor:
                 raise RuntimeError(
                     "you can only change requires_grad flags of leaf variables. If you want to "
                     "use a computed variable in a subgraph that doesn't require "
-                    "differentiation "
-                    "use var_no_grad = var.detach()."
+                    "differentiation use var_no_grad = var.detach()."
                 )
             self._node = None
             return self

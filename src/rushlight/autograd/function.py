@@ -446,8 +446,7 @@ def _run(cls: type[Function], ctx: Any, node: Node, grads: dict[int, Any]) -> Se
     if len(results) != count:
         raise RuntimeError(
             f"function {node.name()} returned an incorrect number of gradients (expected "
-            f"{count}, "
-            f"got {len(results)})"
+            f"{count}, got {len(results)})"
         )
     for i, grad in enumerate(results):
         _check_gradient(node, i, grad)
@@ -461,8 +460,7 @@ def _check_gradient(node: Node, i: int, grad: Any) -> None:
     if kind is None:
         raise RuntimeError(
             f"function {node.name()} returned a gradient different from None at position "
-            f"{i + 1}, "
-            f"but the corresponding forward input was not a Variable"
+            f"{i + 1}, but the corresponding forward input was not a Variable"
         )
     if not isinstance(grad, Tensor):
         raise RuntimeError(f"expected Variable or None (got {type(grad).__name__})")

@@ -140,8 +140,7 @@ def grad(
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but "
-            "got: "
-            "allow_unused=False."
+            "got: allow_unused=False."
         )
     roots, targets = _roots(outputs), _tensors(inputs)
     if not targets:

@@ -207,8 +207,7 @@ def prelu(input: Any, weight: Any) -> Any:
         channels = input.shape[1] if input.ndim > 1 else 1
         if (input.ndim == 0 or (count != 1 and count != channels)) and count != 1:
             raise RuntimeError(
-                f"prelu: Mismatch of parameter numbers and input channel size. Found "
-                f"parameter "
+                "prelu: Mismatch of parameter numbers and input channel size. Found parameter "
                 f"numbers = {count} and channel size = {channels}."
             )
         shape = (

@@ -29,8 +29,7 @@ def _adaptive_size(op: str, x: Any, output_size: Any, count: int) -> Sizes:
     if x.ndim not in (count + 1, count + 2) or 0 in x.shape[-count:]:
         raise RuntimeError(
             f"{op}: Expected {count + 1}D or {count + 2}D tensor with non-zero spatial sizes, "
-            f"but "
-            f"got {list(x.shape)}"
+            f"but got {list(x.shape)}"
         )
     wanted = output_size if isinstance(output_size, list | tuple) else (output_size,) * count
     if len(wanted) == 1:

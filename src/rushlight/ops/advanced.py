@@ -164,8 +164,7 @@ def check_along(op: str, x: Any, dim: int, index: Any, source: Any = None) -> in
         if (d != at and size > own) or size > limit:
             raise RuntimeError(
                 f"{op}: Expected index {errors.shape_text(index._shape)} to be smaller than "
-                f"self "
-                f"{errors.shape_text(x._shape)} apart from dimension {at}"
+                f"self {errors.shape_text(x._shape)} apart from dimension {at}"
             )
     if source is not None and max(source.ndim, 1) != max(index.ndim, 1):
         raise RuntimeError(
@@ -258,9 +257,9 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
         return GATHER(input.reshape(-1), indices.reshape(-1), dim=0)
     if input.ndim != indices.ndim:
         raise RuntimeError(
-            f"torch.take_along_dim(): input and indices should have the same number of "
-            f"dimensions, "
-            f"but got {input.ndim} dimensions for input, and {indices.ndim} for indices"
+            "torch.take_along_dim(): input and indices should have the same number of "
+            f"dimensions, but got {input.ndim} dimensions for input, and {indices.ndim} for "
+            "indices"
         )
     at = views.dim_index("take_along_dim", dim, input.ndim)
     own, wanted = list(input._shape), list(indices._shape)
@@ -311,8 +310,7 @@ def placed_parts(
     if source.dtype is not x.dtype:
         raise RuntimeError(
             f"{op}(): self and source expected to have the same dtype, but got (self) "
-            f"{x.dtype!r} "
-            f"and (source) {source.dtype!r}"
+            f"{x.dtype!r} and (source) {source.dtype!r}"
         )
     given = x
     x = x if x.ndim else x.reshape(1)

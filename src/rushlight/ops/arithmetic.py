@@ -527,8 +527,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     if tensor1.dtype.is_integral and tensor2.dtype.is_integral:
         raise RuntimeError(
             "addcdiv: Integer division with addcdiv is no longer supported: convert to a "
-            "floating "
-            "dtype, or use torch.div(rounding_mode=...)"
+            "floating dtype, or use torch.div(rounding_mode=...)"
         )
     return ADDCDIV(input, tensor1, tensor2, value)
 

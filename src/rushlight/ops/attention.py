@@ -198,9 +198,8 @@ def _check(query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> None
         ):
             raise RuntimeError(
                 f"{op}: Expected attn_mask dtype to be bool or float or to match query dtype, "
-                f"but "
-                f"got attn_mask.dtype: {mask.dtype!r} and  query.dtype: {query.dtype!r} "
-                f"instead."
+                f"but got attn_mask.dtype: {mask.dtype!r} and  query.dtype: {query.dtype!r} "
+                "instead."
             )
 
 

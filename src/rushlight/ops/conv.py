@@ -330,8 +330,7 @@ def _check(op: str, x: Any, weight: Any, bias: Any, count: int, groups: int) -> 
     if x.ndim not in (count + 1, count + 2):
         raise RuntimeError(
             f"{op}: Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {op}, "
-            f"but "
-            f"got input of size: {list(x.shape)}"
+            f"but got input of size: {list(x.shape)}"
         )
     for other in (weight, bias):
         if other is not None and other.dtype is not x.dtype:
@@ -394,18 +393,16 @@ def _convolve(
     pads = _pads(op, padding, kernel, steps, apart)
     if x.shape[1] != weight.shape[1] * groups:
         raise RuntimeError(
-            f"{op}: Given groups={groups}, weight of size {list(weight.shape)}, expected input"
-            f"{list(x.shape)} to have {weight.shape[1] * groups} channels, but got "
-            f"{x.shape[1]} "
-            f"channels instead"
+            f"{op}: Given groups={groups}, weight of size {list(weight.shape)}, expected "
+            f"input{list(x.shape)} to have {weight.shape[1] * groups} channels, but got "
+            f"{x.shape[1]} channels instead"
         )
     _check_bias(op, bias, weight.shape[0], weight)
     if 0 in kernel or min(output_size(x.shape[2:], kernel, steps, pads, apart)) < 1:
         raise RuntimeError(
             f"{op}: Calculated padded input size per channel: {list(x.shape[2:])} with padding "
             f"{list(pads)}. Kernel size: {list(kernel)}. Kernel size can't be greater than "
-            f"actual "
-            f"input size"
+            "actual input size"
         )
     how = {"stride": steps, "padding": pads, "dilation": apart, "groups": int(groups)}
     return CONV(x, weight, **how) if bias is None else CONV(x, weight, bias, **how)
@@ -415,8 +412,8 @@ def _check_bias(op: str, bias: Any, channels: int, weight: Any) -> None:
     if bias is not None and tuple(bias.shape) != (channels,):
         raise RuntimeError(
             f"{op}: Given weight of size {list(weight.shape)}, expected bias to be "
-            f"1-dimensional "
-            f"with {channels} elements, but got bias of size {list(bias.shape)} instead"
+            f"1-dimensional with {channels} elements, but got bias of size {list(bias.shape)} "
+            "instead"
         )
 
 
@@ -440,10 +437,9 @@ def _transpose(
         ).squeeze(0)
     if x.shape[1] != weight.shape[0]:
         raise RuntimeError(
-            f"{op}: Given transposed=1, weight of size {list(weight.shape)}, expected input"
-            f"{list(x.shape)} to have {weight.shape[0]} channels, but got {x.shape[1]} "
-            f"channels "
-            f"instead"
+            f"{op}: Given transposed=1, weight of size {list(weight.shape)}, expected "
+            f"input{list(x.shape)} to have {weight.shape[0]} channels, but got {x.shape[1]} "
+            "channels instead"
         )
     _check_bias(op, bias, weight.shape[1] * groups, weight)
     kernel = tuple(weight.shape[2:])
@@ -467,8 +463,7 @@ def _transpose(
     if min(size) < 1:
         raise RuntimeError(
             f"{op}: Given input size per channel: {list(x.shape[2:])}. Calculated output size "
-            f"per "
-            f"channel: {list(size)}. Output size is too small"
+            f"per channel: {list(size)}. Output size is too small"
         )
     out = CONV_INPUT_GRAD(
         x, weight, size=size, stride=steps, padding=pads, dilation=apart, groups=int(groups)

@@ -266,8 +266,7 @@ def _retyped(x: Any, kind: dtype) -> View:
     if any(s % new for s in steps):
         raise RuntimeError(
             f"view: sizes, strides and offset of {errors.shape_text(shape)} must be divisible "
-            f"by "
-            f"{new} bytes to view {x.dtype!r} as {kind!r}"
+            f"by {new} bytes to view {x.dtype!r} as {kind!r}"
         )
     whole = [s * own // new for s in strides[:-1]]
     return View((*shape[:-1], shape[-1] * own // new), (*whole, 1), offset * own // new)

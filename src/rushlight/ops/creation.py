@@ -501,8 +501,7 @@ def _check_points(op: str, *points: Any) -> None:
         if hasattr(point, "ndim") and point.ndim:
             raise RuntimeError(
                 f"{op}: start and end must be numbers or 0-dimensional tensors, got a tensor "
-                f"of "
-                f"shape {errors.shape_text(point.shape)}"
+                f"of shape {errors.shape_text(point.shape)}"
             )
 
 

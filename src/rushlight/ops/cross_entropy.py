@@ -88,8 +88,7 @@ def _check_target(op: str, x: Any, target: Any, dim: int, ignore_index: int) -> 
             )
         raise RuntimeError(
             f"{op}: Expected target of size {list(x.shape[:dim] + x.shape[dim + 1 :])} for "
-            f"input "
-            f"of size {list(x.shape)}, got {list(target.shape)}"
+            f"input of size {list(x.shape)}, got {list(target.shape)}"
         )
     check_known(op, "target", target, x.shape[dim], ignored=ignore_index)
 
@@ -211,9 +210,8 @@ def _probability_loss(
 ) -> Any:
     if tuple(target.shape) != tuple(logs.shape):
         raise RuntimeError(
-            f"cross_entropy: Expected floating point target with class probabilities to have "
-            f"the "
-            f"input's shape {list(logs.shape)}, got {list(target.shape)}"
+            "cross_entropy: Expected floating point target with class probabilities to have "
+            f"the input's shape {list(logs.shape)}, got {list(target.shape)}"
         )
     if smoothing > 0:
         target = target * (1 - smoothing) + smoothing / logs.shape[dim]

@@ -148,9 +148,9 @@ def _check_sizes(equation: str, terms: list[str], operands: list[Any]) -> None:
             elif size not in (1, known):
                 shapes = ", ".join(str(list(o.shape)) for o in operands)
                 raise RuntimeError(
-                    f"einsum(): operands do not broadcast with remapped shapes in "
-                    f"'{equation}': "
-                    f"shapes {shapes}: subscript {c} has size {known} and size {size}"
+                    "einsum(): operands do not broadcast with remapped shapes in "
+                    f"'{equation}': shapes {shapes}: subscript {c} has size {known} and size "
+                    f"{size}"
                 )
 
 

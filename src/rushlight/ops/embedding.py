@@ -207,14 +207,12 @@ def _checked_bags(
         if per_sample_weights.shape != input.shape:
             raise ValueError(
                 f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is "
-                f"not "
-                f"None, then it must have the same shape as the input ({list(input.shape)})"
+                f"not None, then it must have the same shape as the input ({list(input.shape)})"
             )
     if input.ndim == 2 and offsets is not None:
         raise ValueError(
             "if input is 2D, then offsets has to be None, as input is treated is a mini-batch "
-            "of "
-            "fixed length sequences."
+            "of fixed length sequences."
         )
     if input.ndim == 1 and offsets is None:
         raise ValueError("offsets has to be a 1D Tensor but got None")

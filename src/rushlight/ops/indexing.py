@@ -163,8 +163,7 @@ def _index_put_type(
     if not fits:
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {errors.shape_text(source.shape)} cannot "
-            f"be "
-            f"broadcast to indexing result of shape {errors.shape_text(shape)}"
+            f"be broadcast to indexing result of shape {errors.shape_text(shape)}"
         )
     return TensorType(base.shape, base.dtype)
 
@@ -239,9 +238,8 @@ def _array(item: Any) -> Any:
         made = made if made.numel() else made.to(dt.int64)
     else:
         raise IndexError(
-            f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
-            f"are "
-            f"valid indices (got {type(item).__name__})"
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
+            f"are valid indices (got {type(item).__name__})"
         )
     return made
 
@@ -455,8 +453,7 @@ def setitem(input: Any, key: Any, value: Any) -> None:
     if not is_number and value.dtype is not input.dtype and value.ndim:
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {input.dtype!r} "
-            f"for "
-            f"the destination and {value.dtype!r} for the source."
+            f"for the destination and {value.dtype!r} for the source."
         )
     made = _assigned(parsed.turn(viewed), value, parsed.arrays)
     recorder.write(viewed, parsed.turn(made), "index_put_")
@@ -531,8 +528,7 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
     if values.dtype is not input.dtype:
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {input.dtype!r} "
-            f"for "
-            f"the destination and {values.dtype!r} for the source."
+            f"for the destination and {values.dtype!r} for the source."
         )
     dims, arrays = _without_masks(_put_arrays(input, indices))
     return INDEX_PUT(input, values, *arrays, dims=dims, accumulate=bool(accumulate), wraps=True)

@@ -448,10 +448,9 @@ def _check_pad(x: Any, pads: list[tuple[int, int]], mode: str) -> None:
         limit = {"reflect": size - 1, "circular": size}.get(mode)
         if limit is not None and max(low, high) > limit:
             raise RuntimeError(
-                f"pad: Padding size should be less than the corresponding input dimension, but "
+                "pad: Padding size should be less than the corresponding input dimension, but "
                 f"got: padding ({low}, {high}) at a dimension of input {list(x.shape)} with "
-                f"mode "
-                f"{mode}"
+                f"mode {mode}"
             )
         if size == 0 or size + low + high < 1:
             raise RuntimeError(
@@ -474,8 +473,7 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
         raise RuntimeError(f"pad: Padding length must be divisible by 2, got {sizes}")
     if len(sizes) // 2 > input.ndim:
         raise RuntimeError(
-            f"pad: Padding length should be less than or equal to two times the input "
-            f"dimension "
+            "pad: Padding length should be less than or equal to two times the input dimension "
             f"but got padding length {len(sizes)} and input of dimension {input.ndim}"
         )
     pads = list(zip(sizes[::2], sizes[1::2], strict=True))
@@ -518,9 +516,8 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     r = upscale_factor
     if input.ndim < 3 or r <= 0 or input.shape[-3] % (r * r):
         raise RuntimeError(
-            f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the "
-            f"square "
-            f"of upscale_factor {r}, but got {list(input.shape)}"
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the "
+            f"square of upscale_factor {r}, but got {list(input.shape)}"
         )
     *lead, channels, height, width = input.shape
     inner = (math.prod(lead), channels // (r * r), r, r, height, width)
@@ -538,9 +535,8 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     r = downscale_factor
     if input.ndim < 3 or r <= 0 or input.shape[-1] % r or input.shape[-2] % r:
         raise RuntimeError(
-            f"pixel_unshuffle expects height and width to be divisible by downscale_factor "
-            f"{r}, "
-            f"but got {list(input.shape)}"
+            "pixel_unshuffle expects height and width to be divisible by downscale_factor "
+            f"{r}, but got {list(input.shape)}"
         )
     *lead, channels, height, width = input.shape
     inner = (math.prod(lead), channels, height // r, r, width // r, r)

@@ -325,8 +325,7 @@ def margin_ranking_loss(
     reduction = reduction_of(reduction, size_average, reduce)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
-            f"margin_ranking_loss : All input tensors should have same dimension but got "
-            f"sizes: "
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
         )
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)

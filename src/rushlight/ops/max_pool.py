@@ -223,8 +223,7 @@ def _unpooled_size(
     if len(wanted) != count:
         raise ValueError(
             f"output_size should be a sequence containing {count} or {count + 2} elements, but "
-            f"it "
-            f"has a length of '{len(wanted)}'"
+            f"it has a length of '{len(wanted)}'"
         )
     for size, usual, s in zip(wanted, default, stride, strict=True):
         if not usual - s < size < usual + s:

@@ -428,8 +428,7 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
     if views.numel(sizes) != size or min(sizes) < 0:
         raise RuntimeError(
             f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim "
-            f"{dim} "
-            f"({size}) in the input tensor"
+            f"{dim} ({size}) in the input tensor"
         )
     return view(input, (*input._shape[:at], *sizes, *input._shape[at + 1 :]))
 
@@ -484,8 +483,7 @@ def expanded_shape(op: str, own: Shape, wanted: Shape) -> Shape:
             raise RuntimeError(
                 f"{op}: The expanded size of the tensor ({shape[i + extra]}) must match the "
                 f"existing size ({size}) at non-singleton dimension {i + extra}.  Target "
-                f"sizes: "
-                f"{list(wanted)}.  Tensor sizes: {list(own)}"
+                f"sizes: {list(wanted)}.  Tensor sizes: {list(own)}"
             )
     if any(s < 0 for s in shape):
         raise RuntimeError(f"{op}: invalid sizes {list(wanted)}")
@@ -722,8 +720,7 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     if not -size <= begin <= size:
         raise IndexError(
             f"narrow: start out of range (expected to be in range of [{-size}, {size}], but "
-            f"got "
-            f"{begin})"
+            f"got {begin})"
         )
     begin += size if begin < 0 else 0
     if begin + length > size:
@@ -828,8 +825,7 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = 
     if views.numel(shape) and views.span(view)[1] > count:
         raise RuntimeError(
             f"as_strided: sizes {list(shape)}, strides {list(strides)} and offset {offset} are "
-            f"out "
-            f"of bounds for a storage of {count} elements"
+            f"out of bounds for a storage of {count} elements"
         )
     return take_view(AS_STRIDED, input, shape=shape, strides=strides, offset=offset)
 

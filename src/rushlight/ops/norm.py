@@ -43,8 +43,7 @@ def _checked_shape(op: str, x: Any, normalized_shape: Any, *parameters: Any) -> 
         if parameter is not None and tuple(parameter.shape) != sizes:
             raise RuntimeError(
                 f"{op}: Expected weight and bias to be of same shape as normalized_shape, but "
-                f"got "
-                f"{list(parameter.shape)} and normalized_shape = {list(sizes)}"
+                f"got {list(parameter.shape)} and normalized_shape = {list(sizes)}"
             )
     if tuple(x.shape[-len(sizes) :]) != sizes or x.ndim < len(sizes):
         raise RuntimeError(
@@ -187,16 +186,14 @@ def group_norm(
     channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
         raise RuntimeError(
-            f"group_norm: Expected number of channels in input to be divisible by num_groups, "
-            f"but "
-            f"got input of shape {list(input.shape)} and num_groups={num_groups}"
+            "group_norm: Expected number of channels in input to be divisible by num_groups, "
+            f"but got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
     for parameter in (weight, bias):
         if parameter is not None and tuple(parameter.shape) != (channels,):
             raise RuntimeError(
-                f"group_norm: Expected weight and bias to be vectors of size equal to the "
-                f"number "
-                f"of channels {channels}, but got shape {list(parameter.shape)}"
+                "group_norm: Expected weight and bias to be vectors of size equal to the "
+                f"number of channels {channels}, but got shape {list(parameter.shape)}"
             )
     each = channels // num_groups
     grouped = _wide(input).reshape(

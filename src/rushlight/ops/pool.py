@@ -41,8 +41,8 @@ def pooled_size(
     if min(out) < 1:
         raise RuntimeError(
             f"{op}: Given input size: {list(size)}. Calculated output size: {out}. Output size "
-            f"is "
-            f"too small (kernel {list(kernel)}, stride {list(stride)}, padding {list(padding)})"
+            f"is too small (kernel {list(kernel)}, stride {list(stride)}, padding "
+            f"{list(padding)})"
         )
     return tuple(out)
 
@@ -69,8 +69,7 @@ def settings(
     if min(sizes) < 1 or min(apart) < 1:
         raise RuntimeError(
             f"{op}: kernel size and dilation should be greater than zero, but got "
-            f"{list(sizes)} "
-            f"and {list(apart)}"
+            f"{list(sizes)} and {list(apart)}"
         )
     if min(steps) < 1:
         raise RuntimeError(f"{op}: stride should be greater than zero, but got {list(steps)}")
@@ -85,8 +84,7 @@ def settings(
     if x.ndim not in (count + 1, count + 2) or 0 in x.shape[-count - 1 :]:
         raise RuntimeError(
             f"{op}: Expected {count + 1}D or {count + 2}D (batch mode) tensor with non-zero "
-            f"sizes "
-            f"after the batch, but got {list(x.shape)}"
+            f"sizes after the batch, but got {list(x.shape)}"
         )
     out = pooled_size(op, x.shape[-count:], sizes, steps, pads, apart, ceil)
     return (*found, out)

@@ -203,8 +203,7 @@ def repeat(input: Any, *repeats: Any, **named: Any) -> Any:
     if extra < 0:
         raise RuntimeError(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions "
-            "of "
-            "tensor"
+            "of tensor"
         )
     if any(c < 0 for c in counts):
         raise RuntimeError(f"repeat: Trying to create tensor with negative dimension: {counts}")
@@ -556,8 +555,7 @@ def constant_pad_nd(input: Any, pad: Any, value: Any = 0) -> Any:
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise RuntimeError(
             f"pad: padding length must be even and at most twice the {input.ndim} dimensions "
-            f"of "
-            f"the input, got {len(pad)}"
+            f"of the input, got {len(pad)}"
         )
     before, after = [0] * input.ndim, [0] * input.ndim
     for i in range(len(pad) // 2):

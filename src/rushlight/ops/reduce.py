@@ -67,8 +67,7 @@ def check_dims_not_empty(op: str, x: Any, dim: Any, dims: Dims) -> None:
         if views.numel(x.shape) == 0:
             raise RuntimeError(
                 f"{op}(): Expected reduction dim to be specified for input.numel() == 0. "
-                f"Specify "
-                f"the reduction dim with the 'dim' argument."
+                "Specify the reduction dim with the 'dim' argument."
             )
         return
     for d in dims:

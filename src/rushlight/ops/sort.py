@@ -512,11 +512,10 @@ def searchsorted(
     is_flat = sorted_sequence.ndim == 1
     if not is_flat and sorted_sequence._shape[:-1] != values._shape[:-1]:
         raise RuntimeError(
-            f"torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
-            f"dimensions of boundaries tensor and input value tensor must match, but we got "
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+            "dimensions of boundaries tensor and input value tensor must match, but we got "
             f"boundaries tensor {errors.shape_text(sorted_sequence._shape)} and input value "
-            f"tensor "
-            f"{errors.shape_text(values._shape)}"
+            f"tensor {errors.shape_text(values._shape)}"
         )
     if sorter is not None:
         if sorter._shape != sorted_sequence._shape:

@@ -24,8 +24,7 @@ def sizes_for(op: str, name: str, value: Any, count: int) -> Sizes:
         if len(sizes) != count:
             raise RuntimeError(
                 f"{op}: expected {name} to be a single integer value or a list of {count} "
-                f"values "
-                f"to match the spatial dimensions, but got {name}={list(sizes)}"
+                f"values to match the spatial dimensions, but got {name}={list(sizes)}"
             )
         return sizes
     return (int(value),) * count
@@ -206,19 +205,17 @@ def unfold(
         return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
     if input.ndim != 4 or 0 in input.shape[1:]:
         raise RuntimeError(
-            f"unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and "
-            f"other "
-            f"non-zero dimensions for input, but got: {list(input.shape)}"
+            "unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and "
+            f"other non-zero dimensions for input, but got: {list(input.shape)}"
         )
     blocks = _blocks(
         input.shape[2:], how["kernel"], how["stride"], how["padding"], how["dilation"]
     )
     if min(blocks) < 1:
         raise RuntimeError(
-            f"unfold: Given input with spatial size {list(input.shape[2:])}, kernel_size="
-            f"{list(how['kernel'])}, the array of sliding blocks has shape {list(blocks)}, but "
-            f"its "
-            f"components must be at least one."
+            f"unfold: Given input with spatial size {list(input.shape[2:])}, "
+            f"kernel_size={list(how['kernel'])}, the array of sliding blocks has shape "
+            f"{list(blocks)}, but its components must be at least one."
         )
     return UNFOLD(input, **how)
 
@@ -255,9 +252,8 @@ def fold(
     if min(blocks) < 1 or input.shape[1] % columns or input.shape[2] != views.numel(blocks):
         raise RuntimeError(
             f"fold: Given output_size={list(size)} and kernel_size={list(how['kernel'])}, "
-            f"expected "
-            f"size of input's dimension 1 to be divisible by {columns} and its dimension 2 to "
-            f"be "
-            f"the number of sliding blocks {list(blocks)}, but got input {list(input.shape)}"
+            f"expected size of input's dimension 1 to be divisible by {columns} and its "
+            f"dimension 2 to be the number of sliding blocks {list(blocks)}, but got input "
+            f"{list(input.shape)}"
         )
     return FOLD(input, size=size, **how)

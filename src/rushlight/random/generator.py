@@ -101,8 +101,7 @@ class Generator:
         if len(raw) != 16:
             raise RuntimeError(
                 f"RNG state must be a torch.ByteTensor of 16 elements, got {new_state.dtype!r} "
-                f"of "
-                f"shape {list(new_state.shape)}"
+                f"of shape {list(new_state.shape)}"
             )
         with _lock:
             self._seed, self._counter = struct.unpack("<QQ", raw)
