@@ -22,7 +22,6 @@ class NativeProgram:
             lowered.results[p] for p in request.fresh + tuple(p for p, _ in request.written)
         ]
         self.graph = CompiledGraph(lowered.k, results, written, late)
-        self.sizes = [lowered.types[p].nbytes for p in request.fresh]
         self.leaves = [lowered.leaves[p] for p in self.graph.leaves]
         self.numbers = [lowered.numbers[n.attrs[0]] for n in self.graph.numbers]
 
@@ -30,7 +29,7 @@ class NativeProgram:
         if targets.kept:
             keep_leaves(targets)
         leaves = trace.leaves
-        made = [buffers.Buffer(size) for size in self.sizes]
+        made = [buffers.Buffer(v.type.nbytes) for v in targets.fresh]
         numbers = trace.numbers
         try:
             self.graph.run(

@@ -14,7 +14,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight.ops.elementwise import scaled
-from rushlight.ops.random import _floating, _source, _take
+from rushlight.ops.random import _floating, _source, _take, numpy_stream
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 from rushlight.ops.special import digamma
 
@@ -22,11 +22,9 @@ _LARGE = 1e4  # from here on the cube root of x is normal to more digits than ar
 
 
 def _gamma_rows(shapes: Any, bits: Any) -> Any:
-    """One NumPy stream seeded from the bits: shapes differ in how many numbers they need."""
     if (shapes < 0).any():
         raise RuntimeError("_standard_gamma: expected shape parameters to be non-negative")
-    first = int(bits.reshape(-1)[0]) & ((1 << 63) - 1) if bits.size else 0
-    return np.random.Generator(np.random.Philox(first)).standard_gamma(shapes)
+    return numpy_stream(bits).standard_gamma(shapes)
 
 
 def _series(a: Any, x: Any) -> tuple[Any, Any]:

@@ -593,12 +593,18 @@ def poisson(input: Any, generator: Any = None) -> Any:
     return unrelated(POISSON(input.detach(), seed, counter), input)
 
 
+def numpy_stream(bits: Any) -> np.random.Generator:
+    """One NumPy stream seeded from the bits of all elements: they differ in how many numbers
+    they need.
+    """
+    first = int(bits.reshape(-1)[0]) & ((1 << 63) - 1) if bits.size else 0
+    return np.random.Generator(np.random.Philox(first))
+
+
 def _poisson_rows(rates: Any, bits: Any) -> Any:
-    """One NumPy stream seeded from the bits: rates differ in how many numbers they need."""
     if (rates < 0).any():
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    first = int(bits.reshape(-1)[0]) & ((1 << 63) - 1) if bits.size else 0
-    return np.random.Generator(np.random.Philox(first)).poisson(rates)
+    return numpy_stream(bits).poisson(rates)
 
 
 POISSON = Op(
@@ -618,8 +624,7 @@ POISSON = Op(
 
 
 def _binomial_rows(count: Any, prob: Any, bits: Any) -> Any:
-    first = int(bits.reshape(-1)[0]) & ((1 << 63) - 1) if bits.size else 0
-    stream = np.random.Generator(np.random.Philox(first))
+    stream = numpy_stream(bits)
     return stream.binomial(count.astype(np.int64), prob).astype(np.float64)
 
 

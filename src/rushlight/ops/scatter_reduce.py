@@ -21,35 +21,17 @@ from rushlight.ops.elementwise import WHERE, conjugate
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 
-def _lowest(kind: Any) -> Any:
-    if kind is dt.bool_:
-        return False
-    if kind.is_floating_point:
-        return float("-inf")
-    from rushlight.dtypes import iinfo  # for integers only
-
-    return iinfo(kind).min
-
-
-def _highest(kind: Any) -> Any:
-    if kind is dt.bool_:
-        return True
-    if kind.is_floating_point:
-        return float("inf")
-    from rushlight.dtypes import iinfo  # for integers only
-
-    return iinfo(kind).max
-
-
 _REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
 def _neutral(reduce: str, kind: Any) -> Any:
-    if reduce == "amax":
-        return _lowest(kind)
-    if reduce == "amin":
-        return _highest(kind)
-    return 1 if reduce == "prod" else 0
+    if reduce not in ("amax", "amin"):
+        return 1 if reduce == "prod" else 0
+    if kind is dt.bool_:
+        return reduce == "amin"
+    if kind.is_floating_point:
+        return float("-inf" if reduce == "amax" else "inf")
+    return dt.iinfo(kind).min if reduce == "amax" else dt.iinfo(kind).max
 
 
 def _reduced_type(

@@ -378,7 +378,7 @@ def _kept(op: Op, count: int) -> tuple[bool, ...]:
 
 def refused(op: Op, x: Any) -> NoReturn:
     """Raise for the operand of an op that takes one tensor, as PyTorch takes no number here."""
-    number_tensor(x)  # raises for what is no number either
+    number_type(x)  # raises for what is no number either
     raise errors.not_a_tensor(op.name, "input", x)
 
 

@@ -176,7 +176,8 @@ class Trace:
 
     def join_number(self, number: Any) -> Value:
         """A Python number as a pending weak 0-d value."""
-        return self.number_value(self.number_position(number))
+        position = self.number_position(number)
+        return self.new_value(self.edge.outs[0], position)
 
     def number_position(self, number: Any) -> int:  # hot
         """A Python number takes the next position."""
@@ -195,10 +196,6 @@ class Trace:
         self.edge = edge
         self.numbers.append(number)
         return edge.first
-
-    def number_value(self, position: int) -> Value:
-        """The value of the number that has just joined at `position`."""
-        return self.new_value(self.edge.outs[0], position)
 
     def free_node(self, node: Node) -> bool:
         """Free a node, and let it go if nobody else has it. Whether it is of this trace."""
