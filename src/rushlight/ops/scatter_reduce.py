@@ -20,7 +20,6 @@ from rushlight.ops.creation import FILL
 from rushlight.ops.elementwise import WHERE, conjugate
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
-
 _REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
