@@ -5,8 +5,26 @@ What only makes sense with a device raises what PyTorch raises when it was built
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any, NoReturn
+
+from rushlight.cuda.memory import (  # noqa: F401  # the same answers, under this name
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+)
+from rushlight.cuda.random import (  # noqa: F401  # the same
+    get_rng_state_all,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+)
 
 Device = Any  # a device, its name, its index, or None for the current one
 
@@ -48,73 +66,8 @@ def get_gencode_flags() -> str:
     return ""
 
 
-def manual_seed(seed: int) -> None:
-    """Seed the current device's generator: there is none."""
-    int(seed)
-
-
-def manual_seed_all(seed: int) -> None:
-    """Seed all devices' generators: there are none."""
-    int(seed)
-
-
-def seed() -> None:
-    """Seed the current device's generator from the system: there is none."""
-
-
-def seed_all() -> None:
-    """Seed all devices' generators from the system: there are none."""
-
-
-def get_rng_state_all() -> list[Any]:
-    """The states of all devices' generators: none."""
-    return []
-
-
 def set_rng_state_all(new_states: Any) -> None:
     """Set the states of all devices' generators: there are none."""
-
-
-def empty_cache() -> None:
-    """Free the devices' unused memory: there is none."""
-
-
-def memory_allocated(device: Device = None) -> int:
-    """Bytes that tensors hold on a device: none."""
-    return 0
-
-
-def max_memory_allocated(device: Device = None) -> int:
-    """The most bytes that tensors held on a device: none."""
-    return 0
-
-
-def memory_reserved(device: Device = None) -> int:
-    """Bytes that are held on a device: none."""
-    return 0
-
-
-def max_memory_reserved(device: Device = None) -> int:
-    """The most bytes that were held on a device: none."""
-    return 0
-
-
-def memory_stats(device: Device = None) -> OrderedDict[str, Any]:
-    """Statistics of a device's memory: none."""
-    return OrderedDict()
-
-
-def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
-    """Statistics of a device's memory: none."""
-    return {}
-
-
-def reset_peak_memory_stats(device: Device = None) -> None:
-    """Forget the most bytes held: none were."""
-
-
-def reset_accumulated_memory_stats(device: Device = None) -> None:
-    """Forget what was counted: nothing was."""
 
 
 def set_device(device: Device) -> None:
