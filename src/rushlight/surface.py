@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any  # binds functions of any signature
 
-from rushlight import errors, ops, spellings
+from rushlight import errors, ops, parameter_names
 from rushlight.arrays import tensor
 from rushlight.config import process
 from rushlight.dtypes import int64
@@ -63,15 +63,15 @@ def method_form(called: Function, plain: Function, name: str) -> Function:
     """The function as a method of tensors."""
     if name in _METHODS_WITH_OUT:
         return out_form(called, plain, name)
-    names = spellings.METHODS.get(name)
+    names = parameter_names.METHODS.get(name)
     method = twin(called, name)
-    return method if names is None else spellings.spelled(method, names)
+    return method if names is None else parameter_names.spelled(method, names)
 
 
 def function_form(function: Function, place: str, name: str) -> Function:
     """The function as users call it in one namespace, where PyTorch's may have other names."""
-    names = spellings.FUNCTIONS.get(name if place == "torch" else f"{place}.{name}")
-    return function if names is None else spellings.spelled(function, names)
+    names = parameter_names.FUNCTIONS.get(name if place == "torch" else f"{place}.{name}")
+    return function if names is None else parameter_names.spelled(function, names)
 
 
 def twin(function: Function, name: str) -> Function:
@@ -139,7 +139,7 @@ def in_place_form(plain: Function, name: str) -> Function:
             try:
                 result = plain(self, *args, **kwargs)
             except TypeError:
-                ours = spellings.respelled(plain, name + "_", kwargs)
+                ours = parameter_names.respelled(plain, name + "_", kwargs)
                 if ours is None:
                     raise
                 result = plain(self, *args, **ours)
@@ -149,9 +149,9 @@ def in_place_form(plain: Function, name: str) -> Function:
 
     inner.__name__ = inner.__qualname__ = name + "_"
     inner.__doc__ = f"In-place form of `{name}`."
-    names = spellings.METHODS.get(name + "_")
+    names = parameter_names.METHODS.get(name + "_")
     if names is not None:
-        inner.__signature__ = spellings.renamed(inspect.signature(plain), names)  # type: ignore[attr-defined]
+        inner.__signature__ = parameter_names.renamed(inspect.signature(plain), names)  # type: ignore[attr-defined]
     return inner
 
 
@@ -174,7 +174,7 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
             try:
                 return called(*args, **kwargs)
             except (AttributeError, TypeError) as error:
-                ours = spellings.respelled(plain, name, kwargs)
+                ours = parameter_names.respelled(plain, name, kwargs)
                 if ours is not None:
                     return inner(*args, **ours)
                 result = taken_over(inner, args, kwargs)
@@ -183,7 +183,7 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
                         _check_first(plain, name, args, kwargs)
                     raise
                 return result
-        result = plain(*args, **(spellings.respelled(plain, name, kwargs) or kwargs))
+        result = plain(*args, **(parameter_names.respelled(plain, name, kwargs) or kwargs))
         if isinstance(result, tuple):
             _check_outs(out, result, name)
             for target, part in zip(out, result, strict=True):

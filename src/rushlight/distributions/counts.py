@@ -7,7 +7,7 @@ from typing import Any
 
 import rushlight as rl
 from rushlight.distributions import constraints
-from rushlight.distributions.discrete import Binomial, Categorical
+from rushlight.distributions.discrete import Binomial, Categorical, OverCategories
 from rushlight.distributions.distribution import Distribution
 from rushlight.distributions.gamma import gamma_numbers
 from rushlight.distributions.utils import (
@@ -85,10 +85,8 @@ class NegativeBinomial(Distribution):
         return powers - ways.masked_fill(n + value == 0.0, 0.0)
 
 
-class Multinomial(Distribution):
+class Multinomial(OverCategories):
     """How often each outcome comes in `total_count` choices."""
-
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None,
@@ -97,29 +95,7 @@ class Multinomial(Distribution):
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        self._categorical = Categorical(probs, logits)
-        shape = self._categorical.param_shape
-        super().__init__(shape[:-1], shape[-1:], validate_args)
-
-    def expand(self, batch_shape: Shape, _instance: Any = None) -> Multinomial:
-        made = super().expand(batch_shape)
-        made._categorical = self._categorical.expand(batch_shape)
-        return made
-
-    @property
-    def probs(self) -> Tensor:
-        """The probability of each outcome."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithm of the probability of each outcome."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of `probs` and `logits`."""
-        return self._categorical.param_shape
+        super().__init__(Categorical(probs, logits), validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:

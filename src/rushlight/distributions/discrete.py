@@ -296,39 +296,47 @@ class Categorical(Distribution):
         return _enumerated(rl.arange(self._events), self._batch_shape, expand)
 
 
-class OneHotCategorical(Distribution):
-    """A `Categorical` whose values are rows of zeros with a one."""
+class OverCategories(Distribution):
+    """What is made of the choices of one `Categorical`, whose parameters it shows."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    support = constraints.one_hot
-    has_enumerate_support = True
 
-    def __init__(
-        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
-    ) -> None:
-        self._categorical = Categorical(probs, logits, validate_args)
-        shape = self._categorical.param_shape
+    def __init__(self, categorical: Categorical, validate_args: bool | None = None) -> None:
+        self._categorical = categorical
+        shape = categorical.param_shape
         super().__init__(shape[:-1], shape[-1:], validate_args)
 
-    def expand(self, batch_shape: Shape, _instance: Any = None) -> OneHotCategorical:
+    def expand(self, batch_shape: Shape, _instance: Any = None) -> Any:
         made = super().expand(batch_shape)
         made._categorical = self._categorical.expand(batch_shape)
         return made
 
     @property
     def probs(self) -> Tensor:
-        """The probability of each place."""
+        """The probability of each outcome."""
         return self._categorical.probs
 
     @property
     def logits(self) -> Tensor:
-        """The logarithm of the probability of each place."""
+        """The logarithm of the probability of each outcome."""
         return self._categorical.logits
 
     @property
     def param_shape(self) -> Any:
         """The shape of `probs` and `logits`."""
         return self._categorical.param_shape
+
+
+class OneHotCategorical(OverCategories):
+    """A `Categorical` whose values are rows of zeros with a one."""
+
+    support = constraints.one_hot
+    has_enumerate_support = True
+
+    def __init__(
+        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        super().__init__(Categorical(probs, logits, validate_args), validate_args)
 
     @property
     def mean(self) -> Tensor:

@@ -15,17 +15,24 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _gradient(name: str, by: str, known: Any, size: Any, grad_output: Any, how: Any) -> Any:
+    """The gradient by one operand, of a size, where the other is known: a convolution is linear
+    in each, so it is taken at zeros.
+    """
+    with enable_grad():
+        zeros = grad_output.new_zeros(size).requires_grad_()
+        pair = (zeros, known.detach()) if by == "input" else (known.detach(), zeros)
+        out = getattr(functional, name)(*pair, None, *how)
+    return grad(out, zeros, grad_output)[0]
+
+
 def _by_input(name: str) -> Callable[..., Any]:
     def function(
         input_size: Any, weight: Any, grad_output: Any, stride: Any = 1, padding: Any = 0,
         dilation: Any = 1, groups: int = 1,
     ) -> Any:  # fmt: skip
-        with enable_grad():  # the result at zeros: a convolution is linear in its input
-            x = grad_output.new_zeros(input_size).requires_grad_()
-            out = getattr(functional, name)(
-                x, weight.detach(), None, stride, padding, dilation, groups
-            )
-        return grad(out, x, grad_output)[0]
+        how = (stride, padding, dilation, groups)
+        return _gradient(name, "input", weight, input_size, grad_output, how)
 
     function.__name__ = function.__qualname__ = f"{name}_input"
     function.__doc__ = f"The gradient of `{name}` by its input, of shape `input_size`."
@@ -37,12 +44,8 @@ def _by_weight(name: str) -> Callable[..., Any]:
         input: Any, weight_size: Any, grad_output: Any, stride: Any = 1, padding: Any = 0,
         dilation: Any = 1, groups: int = 1,
     ) -> Any:  # fmt: skip
-        with enable_grad():  # the result at zeros: a convolution is linear in its weight
-            w = grad_output.new_zeros(weight_size).requires_grad_()
-            out = getattr(functional, name)(
-                input.detach(), w, None, stride, padding, dilation, groups
-            )
-        return grad(out, w, grad_output)[0]
+        how = (stride, padding, dilation, groups)
+        return _gradient(name, "weight", input, weight_size, grad_output, how)
 
     function.__name__ = function.__qualname__ = f"{name}_weight"
     function.__doc__ = f"The gradient of `{name}` by its weight, of shape `weight_size`."

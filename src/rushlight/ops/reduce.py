@@ -25,8 +25,12 @@ from rushlight.ops.registry import (
     documented,
     public,
 )
+from rushlight.parameter_names import NUMPY
 
 Dims = tuple[int, ...]
+
+
+_NAMES = NUMPY | {"x": "input"}
 
 
 def numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,7 +39,7 @@ def numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def inner(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            for known, ours in (("axis", "dim"), ("keepdims", "keepdim"), ("x", "input")):
+            for known, ours in _NAMES.items():
                 if known in kwargs:
                     if ours in kwargs:
                         name = function.__name__
