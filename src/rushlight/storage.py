@@ -17,7 +17,7 @@ from rushlight.arrays import from_numpy, tensor
 from rushlight.devices import check_usable, device
 from rushlight.dtypes import dtype, float32, uint8
 from rushlight.ops.convert import TYPE_NAMES
-from rushlight.ops.movement import memory_of
+from rushlight.ops.view_ops import memory_of
 from rushlight.tensor import Tensor
 
 _CONVERSIONS = {**dt.ALIASES, "bfloat16": dt.bfloat16, "char": dt.int8, "byte": uint8,

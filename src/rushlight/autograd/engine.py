@@ -20,8 +20,8 @@ from rushlight.autograd.grad_mode import enable_grad, no_grad
 from rushlight.devices import META
 from rushlight.dtypes import dtype
 from rushlight.ops import batching
-from rushlight.ops.movement import Placed
 from rushlight.ops.registry import OPS, TensorType, recorder
+from rushlight.ops.view_ops import Placed
 from rushlight.trace.packing import Held
 from rushlight.trace.record import alias, make_tensor, set_view, value_tensor
 from rushlight.trace.tape import AccumulateGrad, Input, Node, Saved

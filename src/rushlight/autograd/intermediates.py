@@ -17,8 +17,8 @@ from typing import Any  # ctx holds anything
 from rushlight import errors, tree
 from rushlight.autograd import engine
 from rushlight.ops.complex_parts import RECAST
-from rushlight.ops.movement import AS_STRIDED
 from rushlight.ops.registry import Op, TensorType
+from rushlight.ops.view_ops import AS_STRIDED
 from rushlight.trace.tape import Node, Saved
 from rushlight.trace.trace import Trace, hooks, local, recording
 from rushlight.trace.trie import Edge

@@ -24,8 +24,8 @@ from rushlight.autograd import engine
 from rushlight.autograd.grad_mode import enable_grad
 from rushlight.config import process, scopes
 from rushlight.ops.complex_parts import RECAST
-from rushlight.ops.movement import AS_STRIDED, Placed, in_order, take_view
 from rushlight.ops.registry import OPS, Linearity, Op, TensorType, recorder
+from rushlight.ops.view_ops import AS_STRIDED, Placed, in_order, take_view
 from rushlight.trace.inputs import input_of
 from rushlight.trace.packing import without_hooks
 from rushlight.trace.record import number_tensor

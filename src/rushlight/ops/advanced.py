@@ -425,9 +425,6 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
 
 
 # -- masks
-#
-#
-#
 
 
 def _check_masked(op: str, mask: Any) -> None:

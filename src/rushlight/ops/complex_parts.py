@@ -16,8 +16,8 @@ from rushlight.ops.elementwise import (
     scaled,
     zeros_of,
 )
-from rushlight.ops.movement import SCATTER_VIEW, own_view, take_view, view_op
 from rushlight.ops.registry import Linearity, Op, TensorType, public
+from rushlight.ops.view_ops import SCATTER_VIEW, own_view, take_view, view_op
 from rushlight.views import Recast, Shape, View
 
 # -- views

@@ -63,9 +63,6 @@ DOT = Op(  # a reduction: a product of vectors has nothing that registers could 
 
 
 # -- linear
-#
-#
-#
 
 
 def letters_for(count: int, without: str = "") -> str:

@@ -69,9 +69,6 @@ def _wide_dtype(kind: dt.dtype) -> dt.dtype:
 
 
 # -- forward
-#
-#
-#
 
 
 def conv_type(

@@ -13,9 +13,9 @@ from rushlight.dtypes import dtype
 from rushlight.ops.creation import FILL, FULL, sizes_of, unrelated
 from rushlight.ops.elementwise import CAST, CLONE
 from rushlight.ops.fill_value import checked_value
-from rushlight.ops.movement import AS_STRIDED, memory_of, stored_elements, take_view
 from rushlight.ops.rearrange import constant_pad
 from rushlight.ops.registry import TensorType, public, recorder
+from rushlight.ops.view_ops import AS_STRIDED, memory_of, stored_elements, take_view
 from rushlight.views import Recast, View
 
 # -- memory formats

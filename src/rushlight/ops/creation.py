@@ -393,9 +393,6 @@ def new_empty_strided(
 
 
 # -- ranges
-#
-#
-#
 
 
 def plain_number(x: Any) -> Any:

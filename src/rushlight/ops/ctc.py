@@ -25,9 +25,6 @@ NEVER = -np.inf  # the logarithm of an impossible event's probability
 
 
 # -- recurrences
-#
-#
-#
 
 
 def _interleaved(targets: Array, blank: int) -> Array:
@@ -142,9 +139,6 @@ def ctc_gradients(
 
 
 # -- the op
-#
-#
-#
 
 
 def _ctc_lower(

@@ -177,9 +177,6 @@ def embedding(
 
 
 # -- bags
-#
-#
-#
 
 
 def _bag_numbers(offsets: Any, count: int) -> Any:

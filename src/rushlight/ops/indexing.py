@@ -19,9 +19,10 @@ from rushlight.ops import batching
 from rushlight.ops.creation import ARANGE, FILL, FULL
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.fill_value import checked_value
-from rushlight.ops.movement import PICK, bounded_index, take_view
+from rushlight.ops.movement import bounded_index
 from rushlight.ops.rearrange import FLIP
 from rushlight.ops.registry import Op, TensorType, public, recorder
+from rushlight.ops.view_ops import PICK, take_view
 from rushlight.views import Shape, View
 
 # -- ops on index arrays

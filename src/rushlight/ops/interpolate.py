@@ -26,9 +26,6 @@ Array = Any  # NumPy arrays of tables
 
 
 # -- the ops
-#
-#
-#
 
 
 def _tap(k: Any, table: Any, tap: int, shape: tuple[int, ...], dim: int) -> Any:
@@ -136,9 +133,6 @@ def _by_table(x: Any, table: tuple[Any, Any], dim: int) -> Any:
 
 
 # -- tables
-#
-#
-#
 
 
 def _tensor(array: Array, kind: dtype) -> Any:
@@ -418,9 +412,6 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
 
 
 # -- padding
-#
-#
-#
 
 
 @functools.lru_cache(maxsize=512)
@@ -495,9 +486,6 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
 
 
 # -- shuffles
-#
-#
-#
 
 
 def _apart(made: Any, x: Any) -> Any:

@@ -662,9 +662,6 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
 
 
 # -- filling
-#
-#
-#
 
 
 @public("Tensor", name="uniform_")

@@ -11,14 +11,12 @@ from rushlight.dtypes import dtype
 from rushlight.ops import batching
 from rushlight.ops.creation import FULL, sizes_of
 from rushlight.ops.fill_value import checked_value
-from rushlight.ops.movement import EMBED, diagonal
+from rushlight.ops.movement import diagonal
 from rushlight.ops.registry import Linearity, Op, TensorType, documented, public, recorder
+from rushlight.ops.view_ops import EMBED
 from rushlight.views import Shape, View
 
 # -- joining
-#
-#
-#
 
 
 def _cat_type(*parts: TensorType, dim: int, sizes: Shape, dtype: dtype) -> TensorType:
@@ -284,9 +282,6 @@ def repeat_interleave(
 
 
 # -- turning
-#
-#
-#
 
 FLIP = Op(
     "flip",
@@ -510,9 +505,6 @@ def diagflat(input: Any, offset: int = 0) -> Any:
 
 
 # -- padding
-#
-#
-#
 
 
 def _padded_shape(shape: Shape, before: Shape, after: Shape) -> Shape:
@@ -564,9 +556,6 @@ def constant_pad_nd(input: Any, pad: Any, value: Any = 0) -> Any:
 
 
 # -- products
-#
-#
-#
 
 
 @public("torch")

@@ -12,15 +12,8 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import views
-from rushlight.ops.movement import (
-    SLICE,
-    embedding,
-    select_view,
-    slice_view,
-    take_view,
-    view_op,
-)
 from rushlight.ops.registry import Op, public
+from rushlight.ops.view_ops import SLICE, embedding, select_view, slice_view, take_view, view_op
 
 SPLIT = view_op("split", slice_view, ("dim", "start", "length", "step"), embedding(slice_view))
 UNBIND = view_op("unbind", select_view, ("dim", "index"), embedding(select_view))

@@ -12,9 +12,10 @@ from rushlight.ops.creation import FULL
 from rushlight.ops.elementwise import CAST
 from rushlight.ops.fourier import BACKWARD, COMPLEX, FORWARD, FROM_HALF, TO_HALF
 from rushlight.ops.interpolate import pad
-from rushlight.ops.movement import SCATTER_VIEW, unfold
+from rushlight.ops.movement import unfold
 from rushlight.ops.rearrange import constant_pad
 from rushlight.ops.registry import public
+from rushlight.ops.view_ops import SCATTER_VIEW
 from rushlight.views import View
 
 _NEARLY_ZERO = 1e-11

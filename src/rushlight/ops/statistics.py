@@ -278,9 +278,6 @@ INVERSE_STD = Op(  # 1 / sqrt(var + eps), dims kept
 
 
 # -- norms
-#
-#
-#
 
 
 def norm_lower(k: Any, x: Any, ord: float, dim: Dims, keepdim: bool) -> Any:

@@ -125,7 +125,7 @@ def whole_storage(tensor: Any) -> Any:
     """All of a tensor's storage as a one-dimensional tensor of its dtype, sharing the
     memory.
     """
-    from rushlight.ops.movement import memory_of  # late, as the public namespace
+    from rushlight.ops.view_ops import memory_of  # late, as the public namespace
 
     return memory_of(tensor)
 
