@@ -54,9 +54,9 @@ def _bind(entry: Public, name: str) -> None:
                 NAMESPACES[place][name + "_"] = in_place_form(plain, name)
 
 
-_METHODS_WITH_OUT = frozenset(
+_METHODS_WITH_OUT = frozenset(  # PyTorch's documentation says so, though it refuses `out` there
     ("arccosh", "clamp_max", "clamp_min", "hash_tensor", "less")
-)  # documented so
+)
 
 
 def method_form(called: Function, plain: Function, name: str) -> Function:
