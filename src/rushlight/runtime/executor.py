@@ -9,7 +9,8 @@ gate and waits for those inside. A thread that comes late finds the gate shut an
 waited for, so a program is not held up by a thread that the system has not scheduled.
 
 A share is walked upwards in one region and downwards in the next: what the last launch touched
-last is still in the cache, so the next one meets it first (`x + y` on a million elements: 20 %).
+last is still in the cache, so the next one meets it first (`x + y` of a million elements gains
+a fifth).
 
 The gate is one 64-bit word: bit 0 open, bits 1 to 15 the number of threads inside, the rest a
 region number, by which a thread knows that it has already served a region.
