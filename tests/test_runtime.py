@@ -19,6 +19,7 @@ from rushlight.codegen.module import Kernels
 from rushlight.codegen.target import current_target
 from rushlight.loops.kernel import BufferRef, KernelSource, Launch
 from rushlight.runtime import buffers, pool
+from rushlight.runtime import executor as native
 from rushlight.runtime.buffers import Buffer, rounded_size, wrap_array
 from rushlight.runtime.program import HostCall, Program
 
@@ -385,6 +386,12 @@ def test_thread_count_may_change_while_programs_run(kernels: Kernels) -> None:
         runs += 1
     changer.join()
     assert (values == 10 * runs).all()
+
+
+def test_threads_beyond_the_processors_sleep_sooner() -> None:
+    functions, processors = native.executor(), pool._processors()
+    alone, crowded = (pool._spins(functions, processors + more) for more in (0, 1))
+    assert alone > 2 * crowded
 
 
 @pytest.mark.parametrize("count", [0, -1, 10_000, 1.5, True, "2"])
