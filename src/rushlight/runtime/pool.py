@@ -18,9 +18,9 @@ from rushlight.runtime import executor as native
 from rushlight.runtime.buffers import Buffer
 
 MAXIMUM_THREADS = 1024
-# How long a thread looks for work before it goes to sleep. The Python between two programs takes
-# some 100 us where these have swept it out of the cache, and to sleep through that costs more
-# than the waking: the system moves threads to other processors, away from their memory.
+# How long a thread looks for work before it goes to sleep. The Python between two programs
+# takes some 100 us where these have swept it out of the cache, and to sleep through that costs
+# more than the waking: the system moves threads to other processors, away from their memory.
 _SPIN_SECONDS = 200e-6
 _CROWDED_SPIN_SECONDS = 50e-6  # with more threads than processors
 _JOIN_SECONDS = 1.0
