@@ -522,7 +522,6 @@ REASONS = {  # of Rushlight, where it is the slower one
     "a copy and back, so that a bad index changes nothing": ("scatter_", "scatter_add_"),
     "64 bits of Philox an element, by its counter": ("randn", "rand"),
     "64-bit random numbers are sorted": ("randperm",),
-    "one thread, without a program": ("cat", "cat, dim 1"),
     "a contraction, whose tile has more than one column": ("matrix @ vector",),
     "reversed rows are gathered": ("flip",),
 }  # fmt: skip

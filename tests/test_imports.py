@@ -42,6 +42,7 @@ ROOMS = [
     "failures",
     "pipeline",
     "native",
+    "joining",
     "arrays",
     "tensor",
     "gradients",
