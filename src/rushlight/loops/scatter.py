@@ -57,6 +57,12 @@ class ScatterNest:
     def dims(self) -> list[_Dim]:
         return [*self.outer, *self.summed, self.lane]
 
+    @property
+    def innermost(self) -> int:
+        """Which of the dimensions the innermost loop runs along."""
+        has_none_within = self.has_lanes or not (self.summed or self.outer)
+        return len(self.dims) - (1 if has_none_within else 2)
+
 
 def scatter_launches(
     node: Node,
@@ -70,7 +76,7 @@ def scatter_launches(
         return []
     reads = [view, *(view_of(a) for a in node.args[1:])]
     nest = plan(view, reads, steps)
-    source = _source(kind, node.dtype, nest, len(steps))
+    source = _source(kind, node.dtype, nest, steps)
     pointers = [_at(place_of(node), view, node.dtype)]
     for (operand, _), read in zip(node.args[1:], reads[1:], strict=True):
         pointers.append(_at(place_of(operand), read, operand.dtype))
@@ -165,33 +171,47 @@ def _choose_lane(dims: Sequence[_Dim]) -> _Dim | None:
 _SOURCES: dict[Any, KernelSource] = {}
 
 
-def _source(kind: str, dtype: dtype, nest: ScatterNest, indices: int) -> KernelSource:
-    step = nest.lane.strides[1]
-    stride = {0: "0", 1: "1"}.get(step, "n") if nest.is_vector else ""
+def _source(
+    kind: str, dtype: dtype, nest: ScatterNest, steps: Sequence[tuple[int, int]]
+) -> KernelSource:
     loops = (len(nest.outer), len(nest.summed), nest.has_lanes, nest.is_vector)
-    key = (kind, dtype.name, *loops, stride, indices)
+    inner = tuple(map(_literal, nest.dims[nest.innermost].strides))
+    along = tuple(_literal(stride) for stride, _ in steps)
+    key = (kind, dtype.name, *loops, inner, along)
     found = _SOURCES.get(key)
     if found is None:
         name = "scatter_" + hashlib.sha256(repr(key).encode()).hexdigest()[:20]
-        writer = _Writer(kind, dtype, nest, stride, indices)
+        writer = _Writer(kind, dtype, nest, inner, along)
         found = KernelSource(name, writer.write(name), frozenset(writer.text.needs))
         _SOURCES[key] = found
     return found
 
 
+def _literal(stride: int) -> str:
+    """A stride that a kernel's text may name, since multiplying by it costs nothing."""
+    return str(stride) if stride in (0, 1) else ""
+
+
 class _Writer(Body):
-    """Writes one scatter kernel."""
+    """Writes one scatter kernel; `inner` are the strides of the innermost loop and `along`
+    those of the indices in the result, empty where they are run-time numbers.
+    """
 
     def __init__(
-        self, kind: str, dtype: dtype, nest: ScatterNest, stride: str, indices: int
+        self,
+        kind: str,
+        dtype: dtype,
+        nest: ScatterNest,
+        inner: tuple[str, ...],
+        along: tuple[str, ...],
     ) -> None:
         super().__init__()
         self.kind = kind
         self.dtype = dtype
         self.stored = kernel_text.stored_type(dtype.name)
         self.nest = nest
-        self.stride = stride  # of the source along the lanes
-        self.count = indices
+        self.inner, self.along = inner, along
+        self.count = len(along)
 
     def write(self, name: str) -> str:
         text = self.text
@@ -223,7 +243,12 @@ class _Writer(Body):
         dims = len(self.nest.dims)
         self.sizes = self.numbers(dims)
         self.strides = [self.numbers(dims) for _ in range(accesses)]
-        self.steps = [self.numbers(2) for _ in range(self.count)]
+        for strides, known in zip(self.strides, self.inner, strict=True):
+            strides[self.nest.innermost] = known or strides[self.nest.innermost]
+        self.steps = []
+        for known in self.along:
+            stride, size = self.numbers(2)
+            self.steps.append((known or stride, size))
         self.check = self.number() if self.count else ""
         self.rows, self.together, self.block, self.blocks = self.numbers(4)
         self.bad = self.cell("i1", "false") if self.count else ""
@@ -288,9 +313,9 @@ class _Writer(Body):
     def _source_lanes(self, offset: str, i: str, mask: str | None) -> str:
         text = self.text
         base = text.place(self.stored, self.bases[1], offset)
-        if self.stride == "0":
+        if self.inner[1] == "0":
             return ex.load_one(text, self.dtype, base)
-        if self.stride == "1":
+        if self.inner[1] == "1":
             return ex.load(text, self.dtype, text.place(self.stored, base, i), mask)
         at = text.let(f"add <16 x i64> {text.splat('i64', i)}, {IOTA}")
         stride = text.splat("i64", self.strides[1][-1])
