@@ -30,6 +30,7 @@ ROOMS = [
     "random",
     "tree",
     "parameter_names",
+    "refusals",
     "ir",
     "ops",
     "trace",

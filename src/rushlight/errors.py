@@ -12,8 +12,8 @@ from collections.abc import Sequence
 class NotAnOperandError(TypeError):
     """An operand of an op that is neither a tensor nor a number."""
 
-    def __init__(self, got: object) -> None:
-        super().__init__(f"expected a Tensor or a number, but got {type(got).__name__}")
+    def __init__(self, got: object, operand: str = "") -> None:
+        super().__init__(f"{operand}expected a Tensor or a number, but got {class_name(got)}")
         self.got = got
 
 
@@ -107,10 +107,24 @@ def refuses_complex(op: str, got: object) -> RuntimeError:
     return RuntimeError(f"{op}: not supported for complex tensors, got {got!r}")
 
 
-def not_a_tensor(op: str, name: str, got: object) -> TypeError:
-    if is_foreign(type(got)):
-        return foreign_tensor(type(got))
-    return TypeError(f"{op}(): argument '{name}' must be Tensor, not {type(got).__name__}")
+def class_name(got: object) -> str:
+    """The name of an object's class; PyTorch's are told apart from this library's."""
+    kind = type(got)
+    return f"torch.{kind.__name__} (of PyTorch)" if is_foreign(kind) else kind.__name__
+
+
+def not_a_tensor(
+    op: str, name: str, got: object, position: int = 0, element: int | None = None
+) -> TypeError:
+    """`element`: which one of a list of tensors."""
+    where = f"{op}(): argument {name!r}" + (f" (position {position})" if position else "")
+    if is_foreign_tensor(got):
+        return foreign_tensor(where, type(got))
+    if element is None:
+        return TypeError(f"{where} must be Tensor, not {class_name(got)}")
+    return TypeError(
+        f"{where}: expected Tensor as element {element}, but got {class_name(got)}"
+    )
 
 
 def not_a_generator(got: object) -> TypeError:
@@ -122,19 +136,21 @@ def is_foreign(kind: type) -> bool:
     return any(base.__module__.partition(".")[0] == "torch" for base in kind.__mro__)
 
 
-def foreign_tensor(kind: type) -> TypeError:
+def is_foreign_tensor(got: object) -> bool:
+    return hasattr(type(got), "__torch_function__") and is_foreign(type(got))
+
+
+def foreign_tensor(where: str, kind: type) -> TypeError:
     return TypeError(
-        f"{kind.__name__} is a torch.Tensor of another library: convert it with "
+        f"{where}: {kind.__name__} is a torch.Tensor of another library: convert it with "
         f"rushlight.from_numpy(x.numpy()) or rushlight.from_dlpack(x)"
     )
 
 
 def not_an_operand(op: str, place: int, got: object) -> TypeError:
-    if is_foreign(type(got)):
-        return foreign_tensor(type(got))
-    return TypeError(
-        f"{op}(): operand {place}: expected a Tensor or a number, but got {type(got).__name__}"
-    )
+    if is_foreign_tensor(got):
+        return foreign_tensor(f"{op}(): operand {place}", type(got))
+    return NotAnOperandError(got, f"{op}(): operand {place}: ")
 
 
 def mixed_dtypes(op: str, first: object, second: object) -> RuntimeError:

@@ -12,10 +12,12 @@ from typing import Any  # operands are tensors
 
 import rushlight as rl
 from rushlight import dtypes as dt
+from rushlight import errors
 from rushlight.nn import functional as F
 from rushlight.ops.creation import FILL, FULL
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.statistics import vector_norm
+from rushlight.surface import guarded
 from rushlight.tensor import Tensor
 
 __all__ = [
@@ -239,6 +241,8 @@ def _dims(x: Tensor, dim: Dims) -> tuple[int, ...]:
 
 def _filled(x: Tensor, mask: Tensor | None, value: Any) -> Tensor:
     """x with `value` where the mask is false."""
+    if not isinstance(x, Tensor):
+        raise errors.NotAnOperandError(x)
     if mask is None:
         return x
     return WHERE(_expanded(x, mask), x, FILL(value, shape=(), dtype=x.dtype))
@@ -268,3 +272,7 @@ def _end(name: str, x: Tensor) -> Any:
         return -math.inf if is_least else math.inf
     limits = dt.iinfo(x.dtype)
     return limits.min if is_least else limits.max
+
+
+for _name in __all__:
+    globals()[_name] = guarded(globals()[_name], _name)

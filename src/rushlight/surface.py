@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any  # binds functions of any signature
 
-from rushlight import errors, ops, parameter_names
+from rushlight import errors, ops, parameter_names, refusals
 from rushlight.arrays import tensor
 from rushlight.config import process
 from rushlight.dtypes import int64
@@ -44,7 +44,7 @@ def _bind(entry: Public, name: str) -> None:
         setattr(Tensor, name, method_form(called, plain, name))
         if entry.inplace:
             setattr(Tensor, name + "_", in_place_form(plain, name))
-    callable_form = out_form(called, plain, name) if entry.out else twin(called, name)
+    callable_form = out_form(called, plain, name) if entry.out else guarded(called, name)
     if "torch" in entry.places and is_factory(plain):
         callable_form = factory_form(called, callable_form)
     for place in entry.places:
@@ -64,7 +64,8 @@ def method_form(called: Function, plain: Function, name: str) -> Function:
     if name in _METHODS_WITH_OUT:
         return out_form(called, plain, name)
     names = parameter_names.METHODS.get(name)
-    method = twin(called, name)
+    takes_more = not TENSORS.isdisjoint(inspect.signature(called).parameters)
+    method = guarded(called, f"Tensor.{name}") if takes_more else twin(called, name)
     return method if names is None else parameter_names.spelled(method, names)
 
 
@@ -89,10 +90,41 @@ def twin(function: Function, name: str) -> Function:
         function.__closure__,
     )
     made.__kwdefaults__ = function.__kwdefaults__
+    made.__qualname__ = name  # Python's own messages say it
     made.__doc__ = function.__doc__
     made.__module__, made.__annotations__ = function.__module__, function.__annotations__
     made.__dict__.update(function.__dict__)
     return made
+
+
+TENSORS = frozenset((  # parameters that are tensors where they are not the first
+    "L", "aweights", "batch1", "batch2", "fweights", "index", "indices", "mask", "mat", "mat1", "mat2", "other",
+    "repeats", "sorter", "source", "src", "tau", "tensor", "tensor1", "tensor2",
+    "the_template", "values", "vec", "vec1", "vec2", "weight", "weights",
+))  # fmt: skip
+_DIRECT = frozenset(  # families whose functions record what they are given, and nothing before
+    f"rushlight.ops.{family}"
+    for family in ("activation", "arithmetic", "bitwise", "comparison", "elementwise")
+)
+
+
+def guarded(called: Function, name: str) -> Function:
+    """The function as users call it: when it fails, its arguments are looked at."""
+    if called.__module__ in _DIRECT or precision.is_cast(called):  # the latter is guarded there
+        return twin(called, name.rpartition(".")[2])
+
+    @functools.wraps(called)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return called(*args, **kwargs)
+        except Exception as error:
+            said = refusals.explained(called, name, args, kwargs, error)
+            if said is not error:
+                raise said from None
+            raise
+
+    inner.__name__ = inner.__qualname__ = name.rpartition(".")[2]
+    return inner
 
 
 def is_factory(plain: Function) -> bool:
@@ -110,9 +142,15 @@ def factory_form(called: Function, form: Function) -> Function:
         if out is not None:
             _take_dtype(out, called.__name__, kwargs)
             return form(*args, out=out, **kwargs)
-        if process.has_places:
-            return recorder.by_name(called, args, kwargs)
-        return called(*args, **kwargs)
+        try:
+            if process.has_places:
+                return recorder.by_name(called, args, kwargs)
+            return called(*args, **kwargs)
+        except Exception as error:
+            said = refusals.explained(called, called.__name__, args, kwargs, error)
+            if said is not error:
+                raise said from None
+            raise
 
     inner.__signature__ = inspect.signature(form)  # type: ignore[attr-defined]
     return inner
@@ -138,9 +176,13 @@ def in_place_form(plain: Function, name: str) -> Function:
         with recording:  # no other thread writes between what is read here and what is written
             try:
                 result = plain(self, *args, **kwargs)
-            except TypeError:
+            except Exception as error:
                 ours = parameter_names.respelled(plain, name + "_", kwargs)
-                if ours is None:
+                if ours is None or not isinstance(error, TypeError):
+                    given = (self, *args)
+                    said = refusals.explained(plain, f"Tensor.{name}_", given, kwargs, error)
+                    if said is not error:
+                        raise said from None
                     raise
                 result = plain(self, *args, **ours)
             finally:
@@ -173,16 +215,13 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
         if out is None:
             try:
                 return called(*args, **kwargs)
-            except (AttributeError, TypeError) as error:
-                ours = parameter_names.respelled(plain, name, kwargs)
-                if ours is not None:
-                    return inner(*args, **ours)
-                result = taken_over(inner, args, kwargs)
-                if result is NotImplemented:
-                    if isinstance(error, AttributeError):
-                        _check_first(plain, name, args, kwargs)
-                    raise
-                return result
+            except Exception as error:
+                result, said = _again(inner, plain, name, args, kwargs, error)
+                if said is None:
+                    return result
+                if said is not error:
+                    raise said from None
+                raise
         result = plain(*args, **(parameter_names.respelled(plain, name, kwargs) or kwargs))
         if isinstance(result, tuple):
             _check_outs(out, result, name)
@@ -209,23 +248,26 @@ def _check_outs(out: Any, result: tuple[Any, ...], name: str) -> None:
             )
 
 
-def _check_first(plain: Function, name: str, args: Any, kwargs: Any) -> None:
-    """Raise for a call that failed because its first argument is no tensor."""
-    first = next(iter(inspect.signature(plain).parameters), "")
-    given = args[0] if args else kwargs.get(first)
-    if first in ("input", "self", "A") and not isinstance(given, Tensor):
-        raise TypeError(
-            f"{name}(): argument '{first}' (position 1) must be Tensor, "
-            f"not {type(given).__name__}"
-        ) from None
+def _again(
+    function: Function, plain: Function, name: str, args: Any, kwargs: Any, error: Exception
+) -> tuple[Any, Exception | None]:
+    """What a call that failed gives under other names, or taken over; else the error to raise."""
+    if isinstance(error, AttributeError | TypeError):
+        ours = parameter_names.respelled(plain, name, kwargs)
+        if ours is not None:
+            return function(*args, **ours), None
+        result = taken_over(function, args, kwargs)
+        if result is not NotImplemented:
+            return result, None
+    return None, refusals.explained(plain, name, args, kwargs, error)
 
 
 def taken_over(function: Function, args: Any, kwargs: Any) -> Any:
     """A call that failed, if it is the first that an argument overrides; or NotImplemented."""
     given = [v for a in (*args, *kwargs.values()) for v in (a if _is_list(a) else (a,))]
-    for kind in map(type, given):
-        if errors.is_foreign(kind) and hasattr(kind, "__torch_function__"):
-            raise errors.foreign_tensor(kind)
+    for value in given:
+        if errors.is_foreign_tensor(value):
+            raise refusals.explained(function, function.__name__, args, kwargs, TypeError())
     if process.has_overrides or not any(map(_may_override, given)):
         return NotImplemented
     from rushlight.overrides import dispatch  # for programs that override only

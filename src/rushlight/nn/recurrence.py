@@ -259,6 +259,11 @@ def _padded(
 
 def _recur(name: str, args: tuple[Any, ...], as_state: Callable[[Any], State]) -> Any:
     """Sort out the two forms of the call: padded input, or rows with batch sizes."""
+    if len(args) < 8:
+        raise TypeError(
+            f"{name.lower()}() takes (input, hx, params, ...) or (data, batch_sizes, hx, "
+            f"params, ...), but was given {len(args)} arguments"
+        )
     is_packed = isinstance(args[1], Tensor) and not isinstance(args[2], (list, tuple))
     is_packed = is_packed or (isinstance(args[1], Tensor) and name == "LSTM")
     if is_packed:

@@ -15,6 +15,7 @@ from rushlight.ops.elementwise import (
     is_not_bool,
     masked,
     pointwise,
+    the_tensor,
 )
 from rushlight.ops.registry import Op, public, recorder
 from rushlight.ops.transcendental import SIGMOID, SQRT_HALF, normal_distribution
@@ -118,7 +119,8 @@ def hardtanh(
     """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    if not input.dtype.is_signed and input.dtype is not dt.bool_ and min(min_val, max_val) < 0:
+    kind = the_tensor("hardtanh", input).dtype
+    if not kind.is_signed and kind is not dt.bool_ and min(min_val, max_val) < 0:
         raise RuntimeError(
             "hardtanh: cannot do hardtanh on an unsigned type with negative limits"
         )
@@ -237,7 +239,11 @@ def rrelu(
         return leaky_relu(input, (lower + upper) / 2, inplace)
     from rushlight.ops import random  # a later family
 
-    noise = random.rand(tuple(input.shape), dtype=input.dtype) * (upper - lower) + lower
+    noise = (
+        random.rand(tuple(the_tensor("rrelu", input).shape), dtype=input.dtype)
+        * (upper - lower)
+        + lower
+    )
     out = PRELU(input, noise)
     return recorder.write(input, out, "rrelu_") if inplace else out
 
@@ -467,7 +473,7 @@ def softsign(input: Any) -> Any:
     >>> torch.nn.functional.softsign(torch.tensor([-1.0, 3.0]))
     tensor([-0.5000,  0.7500])
     """
-    if input.dtype.is_complex:  # not holomorphic
+    if the_tensor("softsign", input).dtype.is_complex:  # not holomorphic
         return input / (input.abs() + 1)
     return SOFTSIGN(input)
 
@@ -592,7 +598,7 @@ def glu(input: Any, dim: int = -1) -> Any:
     >>> torch.nn.functional.glu(torch.tensor([2.0, 4.0, 0.0, 1.0]))
     tensor([1.0000, 2.9242])
     """
-    if input.ndim == 0:
+    if the_tensor("glu", input).ndim == 0:
         raise RuntimeError("glu does not support 0-dimensional tensors")
     axis = views.dim_index("glu", dim, input.ndim)
     size = input.shape[axis]

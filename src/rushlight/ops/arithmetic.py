@@ -15,6 +15,7 @@ from rushlight.ops.elementwise import (
     CAST,
     RECORDED,
     check_one_tensor,
+    check_operands,
     check_tensors,
     conjugate,
     is_fractional,
@@ -173,6 +174,7 @@ def positive(input: Any) -> Any:
     >>> +torch.tensor([-1.0, 2.0])
     tensor([-1.,  2.])
     """
+    check_tensors("positive", input=input)
     if input.dtype is dt.bool_:
         raise RuntimeError("positive: The `+` operator, on a bool tensor is not supported.")
     return input
@@ -411,6 +413,7 @@ def float_power(input: Any, exponent: Any) -> Any:
     tensor([0.5000, 0.3333], dtype=torch.float64)
     """
     check_one_tensor("float_power", input, exponent)
+    check_operands("float_power", input, exponent)
     kind = _double_of(input, exponent)
     base, power = (
         CAST(x, dtype=kind)
@@ -431,6 +434,7 @@ def _double_of(*operands: Any) -> dt.dtype:
 
 def _float_power_in_place(input: Any, exponent: Any) -> Any:
     """In-place form of `float_power`."""
+    check_operands("float_power_", input, exponent)
     kind = _double_of(input, exponent)
     if input.dtype is not kind:
         raise errors.cannot_cast("float_power_", kind, input.dtype)

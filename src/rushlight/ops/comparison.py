@@ -143,6 +143,7 @@ def isreal(input: Any) -> Any:
     >>> torch.isreal(torch.tensor([1 + 0j, 2j]))
     tensor([ True, False])
     """
+    check_tensors("isreal", input=input)
     return EQ(input.imag, 0) if input.dtype.is_complex else ISFINITE(input) | True
 
 

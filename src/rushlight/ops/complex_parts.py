@@ -14,6 +14,7 @@ from rushlight.ops.elementwise import (
     check_tensors,
     masked,
     scaled,
+    the_tensor,
     zeros_of,
 )
 from rushlight.ops.registry import Linearity, Op, TensorType, public
@@ -244,7 +245,7 @@ def real(input: Any) -> Any:
     >>> torch.real(torch.tensor([1 + 2j]))
     tensor([1.])
     """
-    return take_view(REAL, input) if input.dtype.is_complex else input
+    return take_view(REAL, input) if input.dtype.is_complex else the_tensor("real", input)
 
 
 @public("torch")
@@ -268,7 +269,7 @@ def conj(input: Any) -> Any:
     >>> torch.conj(torch.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
-    return take_view(CONJ, input) if input.dtype.is_complex else input
+    return take_view(CONJ, input) if input.dtype.is_complex else the_tensor("conj", input)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
@@ -278,7 +279,9 @@ def conj_physical(input: Any) -> Any:
     >>> torch.conj_physical(torch.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
-    return CONJ_PHYSICAL(input) if input.dtype.is_complex else input
+    return (
+        CONJ_PHYSICAL(input) if input.dtype.is_complex else the_tensor("conj_physical", input)
+    )
 
 
 @public("torch", "Tensor")

@@ -426,6 +426,8 @@ def chain_matmul(*matrices: Any, out: Any = None) -> Any:
     """
     if len(matrices) == 1 and isinstance(matrices[0], list | tuple):
         matrices = tuple(matrices[0])
+    if not matrices:
+        raise RuntimeError("chain_matmul(): Expected one or more matrices")
     for m in matrices:
         check_ndim("chain_matmul", "every matrix", m, 2)
     return _chain(list(matrices)) if len(matrices) > 1 else matrices[0].clone()

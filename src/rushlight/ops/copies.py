@@ -13,6 +13,7 @@ from rushlight.layout import check_layout
 from rushlight.ops import movement, sections
 from rushlight.ops.complex_parts import resolve_conj, view_as_complex, view_as_real
 from rushlight.ops.creation import FULL, sizes_of, with_grad
+from rushlight.ops.elementwise import the_tensor
 from rushlight.ops.indexing import getitem
 from rushlight.ops.registry import public
 
@@ -47,7 +48,7 @@ def _copying(name: str, function: Callable[..., Any], *places: str) -> None:
 
 
 def _alias(input: Any) -> Any:
-    return input
+    return the_tensor("alias_copy", input)
 
 
 def _detach(input: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight.ops import batching
 from rushlight.ops.complex_parts import COMPLEX
+from rushlight.ops.elementwise import the_tensor
 from rushlight.ops.registry import public
 
 
@@ -95,6 +96,7 @@ def corrcoef(input: Any) -> Any:
     tensor([[ 1., -1.],
             [-1.,  1.]])
     """
+    the_tensor("corrcoef", input)
     if input.ndim > 2:
         raise RuntimeError(
             f"corrcoef(): expected input to have two or fewer dimensions but got an input with "

@@ -137,6 +137,8 @@ def sizes_of(args: tuple[Any, ...]) -> views.Shape:
 
 
 def _shape_of(op: str, size: tuple[Any, ...], named: Any) -> views.Shape:
+    if not size and named is None:
+        raise TypeError(f'{op}() missing 1 required positional argument: "size"')
     shape = sizes_of(size if named is None else (named,))
     if any(s < 0 for s in shape):
         raise RuntimeError(

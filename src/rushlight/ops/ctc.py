@@ -235,7 +235,10 @@ def _lengths(given: Any) -> list[int]:
         if not given.dtype.is_integral:
             raise TypeError(f"ctc_loss(): lengths must be integers, got {given.dtype!r}")
         given = given.tolist()
-    return [int(n) for n in given] if isinstance(given, Sequence) else [int(given)]
+    numbers = list(given) if isinstance(given, Sequence) else [given]
+    if not all(isinstance(n, int | np.integer) for n in numbers):
+        raise TypeError(f"ctc_loss(): lengths must be integers, got {given!r}")
+    return [int(n) for n in numbers]
 
 
 def _check(scores: Any, steps: list[int], lengths: list[int], blank: int) -> None:

@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import views
+from rushlight.ops.elementwise import the_tensor
 from rushlight.ops.rearrange import cat
 from rushlight.ops.registry import public
 
@@ -29,7 +30,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     if n < 0:
         raise RuntimeError(f"diff: order must be non-negative but got {n}")
     if n == 0:
-        return input.clone()
+        return the_tensor("diff", input).clone()
     x = cat([part for part in (prepend, input, append) if part is not None], at)
     for _ in range(min(n, x.shape[at])):
         rest = x.shape[at] - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
-from rushlight.ops.elementwise import WHERE
+from rushlight.ops.elementwise import WHERE, the_tensor
 from rushlight.ops.registry import public
 
 
@@ -24,7 +24,7 @@ def _check(op: str, p: float) -> None:
 def _dropped(op: str, x: Any, p: float, shape: tuple[int, ...], is_in_place: bool) -> Any:
     """x / (1 - p) where a random number of `shape` is at least p, zero elsewhere."""
     if p == 0 or x.numel() == 0:
-        return x
+        return the_tensor(op, x)
     if p == 1:
         out = x * 0
     else:
@@ -44,13 +44,15 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     tensor([1., 1., 1.])
     """
     _check("dropout", p)
-    return _dropped("dropout", input, p, tuple(input.shape), inplace) if training else input
+    if not training:
+        return the_tensor("dropout", input)
+    return _dropped("dropout", input, p, tuple(input.shape), inplace)
 
 
 def of_channels(op: str, x: Any, p: float, training: bool, inplace: bool) -> Any:
     _check(op, p)
     if not training:
-        return x
+        return the_tensor(op, x)
     shape = (*x.shape[:2], *(1 for _ in x.shape[2:]))
     return _dropped(op, x, p, shape, inplace)
 
@@ -102,9 +104,9 @@ def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
 _ALPHA = -1.7580993408473766  # the value SELU tends to far below zero
 
 
-def _alpha_dropped(x: Any, p: float, shape: tuple[int, ...]) -> Any:
+def _alpha_dropped(op: str, x: Any, p: float, shape: tuple[int, ...]) -> Any:
     if p == 0 or x.numel() == 0:
-        return x
+        return the_tensor(op, x)
     if p == 1:
         return x * 0
     scale = ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5
@@ -117,8 +119,8 @@ def _alpha(
 ) -> Any:
     _check(op, p)
     if not training:
-        return x
-    out = _alpha_dropped(x, p, shape)
+        return the_tensor(op, x)
+    out = _alpha_dropped(op, x, p, shape)
     return x.copy_(out) if inplace else out
 
 

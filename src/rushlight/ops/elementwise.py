@@ -13,6 +13,8 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any  # operands are tensors, references or numbers
 
+import numpy as np
+
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
@@ -108,6 +110,20 @@ def check_one_tensor(op: str, a: Any, b: Any) -> None:
     """Two Python numbers are not operands."""
     if not hasattr(a, "_storage") and not hasattr(b, "_storage"):
         raise errors.not_a_tensor(op, "input", a)
+
+
+def check_operands(op: str, *operands: Any) -> None:
+    """Tensors and Python numbers are operands."""
+    for place, x in enumerate(operands, 1):
+        if not hasattr(x, "_storage") and not isinstance(x, int | float | complex | np.number):
+            raise errors.not_an_operand(op, place, x)
+
+
+def the_tensor(op: str, input: Any) -> Any:
+    """The tensor itself, where a function has nothing to do with it."""
+    if not hasattr(input, "_storage"):
+        raise errors.not_a_tensor(op, "input", input, 1)
+    return input
 
 
 # -- the constructor

@@ -264,8 +264,8 @@ def _item(item: Any) -> Any:
         return bool(item)
     if isinstance(item, np.integer):
         return int(item)
-    if errors.is_foreign(type(item)):  # has __index__, but its dimensions count
-        raise errors.foreign_tensor(type(item))
+    if errors.is_foreign_tensor(item):  # has __index__, but its dimensions count
+        raise errors.foreign_tensor("an index", type(item))
     if hasattr(item, "__index__") and not isinstance(item, np.ndarray):
         return item.__index__()
     return _checked(_array(item))

@@ -16,7 +16,7 @@ from rushlight.ops import batching
 from rushlight.ops.activation import logsigmoid, softplus
 from rushlight.ops.creation import ARANGE
 from rushlight.ops.cross_entropy import reduction_of
-from rushlight.ops.elementwise import pointwise, scaled
+from rushlight.ops.elementwise import check_tensors, pointwise, scaled
 from rushlight.ops.registry import OPS, public
 
 
@@ -301,6 +301,7 @@ def hinge_embedding_loss(
     tensor(0.6250)
     """
     reduction = reduction_of(reduction, size_average, reduce)
+    check_tensors("hinge_embedding_loss", input=input, target=target)
     far = OPS["where"](target == 1, 0, (margin - input).clamp(min=0))
     near = OPS["where"](target == -1, 0, input)
     return reduced(far + near, reduction)

@@ -10,6 +10,7 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.layout import Size
 from rushlight.ops.creation import sizes_of
+from rushlight.ops.elementwise import the_tensor
 from rushlight.ops.registry import public
 from rushlight.ops.view_ops import (
     AS_STRIDED,
@@ -263,10 +264,11 @@ def broadcast_shapes(*shapes: Any) -> Any:
 def _at_least(name: str, ndim: int, grow: Callable[[Any], Any]) -> None:
     def function(*tensors: Any) -> Any:
         if len(tensors) == 1 and not isinstance(tensors[0], Sequence):
-            return tensors[0] if tensors[0].ndim >= ndim else grow(tensors[0])
-        if len(tensors) == 1:
-            tensors = tuple(tensors[0])
-        return tuple(t if t.ndim >= ndim else grow(t) for t in tensors)
+            return grown(tensors[0])
+        return tuple(map(grown, tensors[0] if len(tensors) == 1 else tensors))
+
+    def grown(x: Any) -> Any:
+        return x if the_tensor(name, x).ndim >= ndim else grow(x)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Views with at least {ndim} dimensions."

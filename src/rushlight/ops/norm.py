@@ -261,8 +261,8 @@ def batch_norm(
     tensor([[-1.0000],
             [ 1.0000]])
     """
-    if input.dtype.is_complex:
-        raise errors.not_for_complex("batch_norm", input.dtype)
+    if not input.dtype.is_floating_point:
+        raise errors.not_implemented_for("batch_norm", input.dtype, "a floating dtype")
     if eps < 0 or (training and eps == 0):
         least = "positive during training" if training else "non-negative"
         raise ValueError(f"batch_norm: eps must be {least}, but got {eps}")
@@ -292,6 +292,7 @@ def batch_norm(
 def _batch_normalised(
     x: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
 ) -> Any:
+    _check_both_or_none(running_mean, running_var)
     dims = (0, *range(2, x.ndim))
     channels = x.shape[1] if x.ndim > 1 else 0
     count = x.numel() // channels if channels else 0
@@ -300,12 +301,18 @@ def _batch_normalised(
             f"Expected more than 1 value per channel when training, got input size "
             f"{list(x.shape)}"
         )
-    if count > 0 and (running_mean is not None or running_var is not None):
+    if count > 0 and running_mean is not None:
         with gradients_off():
             _update_running(running_mean, x.mean(dims), momentum)
-            if running_var is not None:
-                _update_running(running_var, x.var(dims), momentum)
+            _update_running(running_var, x.var(dims), momentum)
     return NORMALISED(x, dim=dims, eps=float(eps))
+
+
+def _check_both_or_none(running_mean: Any, running_var: Any) -> None:
+    if (running_mean is None) is not (running_var is None):
+        raise ValueError(
+            "running_mean and running_var must either both be None or neither be None"
+        )
 
 
 @public("torch", out=True)
@@ -348,6 +355,7 @@ def instance_norm(
     >>> torch.nn.functional.instance_norm(torch.tensor([[[1.0, 3.0]]]))
     tensor([[[-1.0000,  1.0000]]])
     """
+    _check_both_or_none(running_mean, running_var)
     ndim = input.ndim
     scale, shift = _of_channels(weight, ndim), _of_channels(bias, ndim)
     if not use_input_stats:

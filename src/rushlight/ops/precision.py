@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any  # wraps functions of any signature
 
 from rushlight import dtypes as dt
+from rushlight import refusals
 from rushlight.config import scopes
 from rushlight.dtypes import dtype
 
@@ -48,7 +49,13 @@ def under_autocast(name: str, function: Function) -> Function:
     def inner(*args: Any, **kwargs: Any) -> Any:
         lowered = scopes.autocast
         if lowered is None:
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                said = refusals.explained(function, name, args, kwargs, error)
+                if said is not error:
+                    raise said from None
+                raise
         scopes.autocast = None  # what it is made of computes in what it is given
         try:
             to = lowered if is_low else dt.float32
@@ -58,6 +65,11 @@ def under_autocast(name: str, function: Function) -> Function:
             scopes.autocast = lowered
 
     return inner
+
+
+def is_cast(called: Function) -> bool:
+    """Whether a function is one that `under_autocast` made."""
+    return called.__code__.co_filename == __file__
 
 
 def as_given(function: Function) -> Function:

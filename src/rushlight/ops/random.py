@@ -283,6 +283,11 @@ def randint(
     if layout is not None:
         check_layout(layout)
     given = list(bounds_and_size)
+    if len(given) + len(named) not in (2, 3):
+        raise TypeError(
+            f"randint() takes (high, size) or (low, high, size), but was given "
+            f"{len(given) + len(named)} of them"
+        )
     size = named["size"] if "size" in named else given.pop()
     high = named["high"] if "high" in named else given.pop()
     low = named["low"] if "low" in named else given.pop() if given else 0

@@ -10,6 +10,7 @@ from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
 from rushlight.ops import batching
 from rushlight.ops.creation import FULL, sizes_of
+from rushlight.ops.elementwise import check_tensors
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.movement import diagonal
 from rushlight.ops.registry import Linearity, Op, TensorType, documented, public, recorder
@@ -271,8 +272,7 @@ def repeat_interleave(
         wide = input.unsqueeze(at + 1).expand(*shape[: at + 1], repeats, *shape[at + 1 :])
         shape[at] *= repeats
         return wide.clone().reshape(shape)
-    if isinstance(repeats, list | tuple):
-        repeats = tensor_of_array(repeats, dt.int64)
+    check_tensors("repeat_interleave", repeats=repeats)
     if repeats.ndim > 1:
         raise RuntimeError("repeat_interleave: repeats must be 0-dim or 1-dim tensor")
     places = _repeat_counts(repeats, input._shape[at])

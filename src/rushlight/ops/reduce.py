@@ -15,7 +15,14 @@ from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
 from rushlight.ops import return_types
-from rushlight.ops.elementwise import CAST, WHERE, check_tensors, pointwise, scaled
+from rushlight.ops.elementwise import (
+    CAST,
+    WHERE,
+    check_tensors,
+    pointwise,
+    scaled,
+    the_tensor,
+)
 from rushlight.ops.pick import PLACE
 from rushlight.ops.registry import (
     NOT_DIFFERENTIABLE,
@@ -239,7 +246,7 @@ def count_nonzero(input: Any, dim: Any = None) -> Any:
     >>> torch.count_nonzero(torch.tensor([[0.0, 1.0], [2.0, 3.0]]), dim=1)
     tensor([1, 2])
     """
-    return sum(input != 0, dim)
+    return sum(the_tensor("count_nonzero", input) != 0, dim)
 
 
 def prod_vjp(g: Any, out: Any, x: Any, dim: Dims, keepdim: bool, dtype: dtype) -> Any:
@@ -446,7 +453,7 @@ def _max_or_min(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if "other" in kwargs or (args and not isinstance(first, int)):
         if not hasattr(first, "_storage"):
             raise TypeError(
-                f"{name}(): argument 2 must be a dim or Tensor, not {type(first).__name__}"
+                f"{name}(): argument 2 must be a dim or Tensor, not {errors.class_name(first)}"
             )
         return input.maximum(first) if name == "max" else input.minimum(first)
     return _dim_form(name, input, *args, **kwargs)

@@ -16,7 +16,7 @@ from rushlight import errors, views
 from rushlight.ir.host import takes_batches
 from rushlight.ops import batching, return_types
 from rushlight.ops.advanced import GATHER
-from rushlight.ops.elementwise import check_one_tensor
+from rushlight.ops.elementwise import check_one_tensor, check_operands, check_tensors
 from rushlight.ops.order_keys import (
     BITS,
     POSITION,
@@ -447,6 +447,7 @@ def isin(
     from rushlight.arrays import tensor  # ops come before tensors
 
     check_one_tensor("isin", elements, test_elements)
+    check_operands("isin", elements, test_elements)
     first, second = (
         e if hasattr(e, "_storage") else tensor(e) for e in (elements, test_elements)
     )
@@ -504,6 +505,8 @@ def searchsorted(
         raise RuntimeError(
             f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}"
         )
+    check_tensors("searchsorted", sorted_sequence=sorted_sequence)
+    check_operands("searchsorted", sorted_sequence, input)
     if side == "left" and right:
         raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites")
     values = input if hasattr(input, "_storage") else tensor(input)
@@ -542,6 +545,7 @@ def bucketize(
     >>> torch.bucketize(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 3.0, 5.0]))
     tensor([1, 2])
     """
+    check_operands("bucketize", input, boundaries)
     if boundaries.ndim != 1:
         raise RuntimeError(
             f"torch.searchsorted(): boundaries tensor must be 1 dimension, but got "

@@ -128,6 +128,7 @@ def _watch(function: FunctionType, public: Any = None) -> None:
         function.__closure__,
     )
     plain.__kwdefaults__ = function.__kwdefaults__
+    plain.__qualname__ = function.__qualname__  # Python's own messages say it
     plain.__dict__.update(function.__dict__)
     told = function if public is None else public
 

@@ -15,6 +15,7 @@ from typing import Any  # capsules, and objects that give them
 import numpy as np
 
 from rushlight import dtypes as dt
+from rushlight import errors
 from rushlight.arrays import tensor_on
 from rushlight.devices import check_usable
 from rushlight.dtypes import dtype
@@ -116,6 +117,8 @@ def device_of(x: Tensor) -> tuple[DLDeviceType, int]:
 
 def to_dlpack(tensor: Tensor) -> Any:
     """A capsule on the memory of a tensor, for one `from_dlpack`."""
+    if not isinstance(tensor, Tensor):
+        raise errors.not_a_tensor("to_dlpack", "tensor", tensor, 1)
     return capsule_of(tensor)
 
 
