@@ -1,5 +1,5 @@
-"""Calls with something else than a tensor where one is needed: a TypeError that names the public
-function and the argument, whatever the function asks of it first.
+"""Calls with something else than a tensor where one is needed: a TypeError that names the
+public function and the argument, whatever the function asks of it first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What is said of a call that failed because an argument is no tensor.
 
-A function works with its arguments without looking at their classes first, which every call would
-pay for. Only when it has failed are they looked at: an attribute that one of them lacks, an
-operand that cannot be recorded, or a tensor of PyTorch's becomes a TypeError that names the
+A function works with its arguments without looking at their classes first, which every call
+would pay for. Only when it has failed are they looked at: an attribute that one of them lacks,
+an operand that cannot be recorded, or a tensor of PyTorch's becomes a TypeError that names the
 public function and the argument.
 """
 
@@ -83,10 +83,8 @@ def _lacking(
     if hasattr(culprit, "_storage"):
         return None
     found = [one for one in given if one.value is culprit]
-    found.sort(
-        key=lambda one: (one.default is None, one.default is not inspect.Parameter.empty)
-    )
-    return found[0] if found else None
+    needed = [one for one in found if one.default is inspect.Parameter.empty]
+    return next(iter([*needed, *found]), None)
 
 
 def _renamed(error: TypeError, function: Function, name: str) -> Exception:

@@ -98,9 +98,9 @@ def twin(function: Function, name: str) -> Function:
 
 
 TENSORS = frozenset((  # parameters that are tensors where they are not the first
-    "L", "aweights", "batch1", "batch2", "fweights", "index", "indices", "mask", "mat", "mat1", "mat2", "other",
-    "repeats", "sorter", "source", "src", "tau", "tensor", "tensor1", "tensor2",
-    "the_template", "values", "vec", "vec1", "vec2", "weight", "weights",
+    "L", "aweights", "batch1", "batch2", "fweights", "index", "indices", "mask", "mat", "mat1",
+    "mat2", "other", "repeats", "sorter", "source", "src", "tau", "tensor", "tensor1",
+    "tensor2", "the_template", "values", "vec", "vec1", "vec2", "weight", "weights",
 ))  # fmt: skip
 _DIRECT = frozenset(  # families whose functions record what they are given, and nothing before
     f"rushlight.ops.{family}"
@@ -251,7 +251,9 @@ def _check_outs(out: Any, result: tuple[Any, ...], name: str) -> None:
 def _again(
     function: Function, plain: Function, name: str, args: Any, kwargs: Any, error: Exception
 ) -> tuple[Any, Exception | None]:
-    """What a call that failed gives under other names, or taken over; else the error to raise."""
+    """What a call that failed gives under other names, or taken over; else the error to
+    raise.
+    """
     if isinstance(error, AttributeError | TypeError):
         ours = parameter_names.respelled(plain, name, kwargs)
         if ours is not None:
