@@ -1,9 +1,13 @@
-"""What values parameters and samples may take: `constraint.check(value)` says where they do."""
+"""What values parameters and samples may take: `constraint.check(value)` says where they do.
+
+Each region is a class of its own, so that `constraint_registry` can tell by it which transform
+leads there. Regions with bounds are made by calling the class; the others are ready-made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import rushlight as rl
 from rushlight.tensor import Tensor
@@ -12,8 +16,8 @@ from rushlight.tensor import Tensor
 class Constraint:
     """A region of values. `event_dim` last dimensions make one value of it together."""
 
-    is_discrete = False
-    event_dim = 0
+    is_discrete: Any = False
+    event_dim: Any = 0
 
     def check(self, value: Tensor) -> Tensor:
         """True for each value inside."""
@@ -23,24 +27,7 @@ class Constraint:
         return f"{type(self).__name__.lstrip('_')}()"
 
 
-class _Region(Constraint):
-    """A region that a function of elements tells."""
-
-    def __init__(
-        self,
-        name: str,
-        test: Callable[[Tensor], Tensor],
-        event_dim: int = 0,
-        is_discrete: bool = False,
-    ) -> None:
-        self.name, self.test = name, test
-        self.event_dim, self.is_discrete = event_dim, is_discrete
-
-    def check(self, value: Tensor) -> Tensor:
-        return self.test(value)
-
-    def __repr__(self) -> str:
-        return self.name
+# ---- constraints that depend on others
 
 
 class _Dependent(Constraint):
@@ -63,35 +50,12 @@ class dependent_property(property, _Dependent):
         return dependent_property(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
 
 
-class _Bounded(Constraint):
-    """Between two bounds (either may be missing), of numbers or whole numbers."""
+def is_dependent(constraint: Any) -> bool:
+    """Whether a constraint depends on other parameters."""
+    return isinstance(constraint, _Dependent)
 
-    def __init__(
-        self,
-        name: str,
-        lower: Any = None,
-        upper: Any = None,
-        *,
-        opens: tuple[bool, bool] = (False, False),
-        is_discrete: bool = False,
-    ) -> None:
-        self.name, self.opens, self.is_discrete = name, opens, is_discrete
-        self.lower_bound, self.upper_bound = lower, upper
 
-    def check(self, value: Tensor) -> Tensor:
-        inside = value == value  # all but nan
-        if self.lower_bound is not None:
-            low = self.lower_bound
-            inside = inside & (value > low if self.opens[0] else value >= low)
-        if self.upper_bound is not None:
-            high = self.upper_bound
-            inside = inside & (value < high if self.opens[1] else value <= high)
-        return inside & (value % 1 == 0) if self.is_discrete else inside
-
-    def __repr__(self) -> str:
-        bounds = (("lower_bound", self.lower_bound), ("upper_bound", self.upper_bound))
-        given = ", ".join(f"{name}={bound}" for name, bound in bounds if bound is not None)
-        return f"{self.name}({given})"
+# ---- constraints made of constraints
 
 
 class independent(Constraint):
@@ -106,109 +70,274 @@ class independent(Constraint):
     def check(self, value: Tensor) -> Tensor:
         inside = self.base_constraint.check(value)
         count = self.reinterpreted_batch_ndims
+        if inside.ndim < count:
+            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
         return inside.flatten(inside.ndim - count).all(-1) if count else inside
 
     def __repr__(self) -> str:
-        return f"Independent({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
+        given = f"{self.base_constraint!r}, {self.reinterpreted_batch_ndims}"
+        return f"IndependentConstraint({given})"
 
 
-def greater_than(lower_bound: Any) -> Constraint:
+class MixtureSameFamilyConstraint(Constraint):
+    """Inside the support of every component of a mixture, of which it is `base_constraint`."""
+
+    def __init__(self, base_constraint: Constraint) -> None:
+        self.base_constraint = base_constraint
+        self.is_discrete = base_constraint.is_discrete
+        self.event_dim = base_constraint.event_dim
+
+    def check(self, value: Tensor) -> Tensor:
+        kept = value.ndim - self.event_dim
+        if kept < 0:
+            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
+        inside = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
+        return inside.flatten(kept).all(-1)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_constraint!r})"
+
+
+class _Sequence(Constraint):
+    """Constraints of parts of a tensor, side by side along a dimension."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
+        assert all(isinstance(c, Constraint) for c in cseq), f"no constraints: {cseq!r}"
+        self.cseq, self.dim = list(cseq), dim
+        self.is_discrete = any(c.is_discrete for c in self.cseq)
+        self.event_dim = max(c.event_dim for c in self.cseq)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__.capitalize()}()"
+
+
+class cat(_Sequence):
+    """Constraints of the parts that `torch.cat` joined along `dim`, of these lengths."""
+
+    def __init__(
+        self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
+    ) -> None:
+        super().__init__(cseq, dim)
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+        assert len(self.lengths) == len(self.cseq), (
+            f"{len(self.lengths)} lengths for {len(self.cseq)} constraints"
+        )
+
+    def check(self, value: Tensor) -> Tensor:
+        parts = value.split(self.lengths, self.dim)
+        return rl.cat([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
+
+
+class stack(_Sequence):
+    """Constraints of the tensors that `torch.stack` joined along `dim`."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
+        super().__init__(cseq, dim)
+        self.event_dim += dim + self.event_dim < 0
+
+    def check(self, value: Tensor) -> Tensor:
+        parts = value.unbind(self.dim)
+        return rl.stack([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
+
+
+# ---- numbers between bounds
+
+
+class _Bounded(Constraint):
+    """Numbers between `lower_bound` and `upper_bound`; a subclass says which belong to it."""
+
+    _shown: ClassVar[str]
+
+    def __repr__(self) -> str:
+        bounds = ", ".join(f"{name}={value}" for name, value in vars(self).items())
+        return f"{self._shown}({bounds})"
+
+
+class _Above(_Bounded):
+    def __init__(self, lower_bound: Any) -> None:
+        self.lower_bound = lower_bound
+
+
+class _Below(_Bounded):
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+
+class _Between(_Bounded):
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
+
+
+class greater_than(_Above):
     """Above a bound."""
-    return _Bounded("GreaterThan", lower_bound, opens=(True, False))
+
+    _shown = "GreaterThan"
+
+    def check(self, value: Tensor) -> Tensor:
+        return value > self.lower_bound
 
 
-def greater_than_eq(lower_bound: Any) -> Constraint:
+class greater_than_eq(_Above):
     """At or above a bound."""
-    return _Bounded("GreaterThanEq", lower_bound)
+
+    _shown = "GreaterThanEq"
+
+    def check(self, value: Tensor) -> Tensor:
+        return value >= self.lower_bound
 
 
-def less_than(upper_bound: Any) -> Constraint:
+class less_than(_Below):
     """Below a bound."""
-    return _Bounded("LessThan", None, upper_bound, opens=(False, True))
+
+    _shown = "LessThan"
+
+    def check(self, value: Tensor) -> Tensor:
+        return value < self.upper_bound
 
 
-def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+class interval(_Between):
     """Between two bounds, which belong to it."""
-    return _Bounded("Interval", lower_bound, upper_bound)
+
+    _shown = "Interval"
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= self.lower_bound) & (value <= self.upper_bound)
 
 
-def half_open_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+class half_open_interval(_Between):
     """Between two bounds, of which the lower belongs to it."""
-    return _Bounded("HalfOpenInterval", lower_bound, upper_bound, opens=(False, True))
+
+    _shown = "HalfOpenInterval"
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= self.lower_bound) & (value < self.upper_bound)
 
 
-def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+class integer_interval(_Between):
     """Whole numbers between two bounds, which belong to it."""
-    return _Bounded("IntegerInterval", lower_bound, upper_bound, is_discrete=True)
+
+    _shown, is_discrete = "IntegerInterval", True
+
+    def check(self, value: Tensor) -> Tensor:
+        inside = (value >= self.lower_bound) & (value <= self.upper_bound)
+        return inside & (value % 1 == 0)
 
 
-def multinomial(upper_bound: int) -> Constraint:
+class _IntegerAtLeast(_Above):
+    _shown, is_discrete = "IntegerGreaterThan", True
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= self.lower_bound) & (value % 1 == 0)
+
+
+# ---- regions without parameters, and vectors of counts
+
+
+class _Real(Constraint):
+    def check(self, value: Tensor) -> Tensor:
+        return value == value  # all but nan
+
+
+class _Boolean(Constraint):
+    is_discrete = True
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value == 0) | (value == 1)
+
+
+class _Simplex(Constraint):
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
+
+
+class _OneHot(Constraint):
+    event_dim, is_discrete = 1, True
+
+    def check(self, value: Tensor) -> Tensor:
+        return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
+
+
+class multinomial(Constraint):
     """Whole numbers along the last dimension, at least 0, that make up a sum."""
-    return _Region(
-        f"Multinomial(upper_bound={upper_bound})",
-        lambda x: (x >= 0).all(-1) & (x.sum(-1) <= upper_bound),
-        1,
-        is_discrete=True,
-    )
+
+    event_dim, is_discrete = 1, True
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
 
-def is_dependent(constraint: Any) -> bool:
-    """Whether a constraint depends on other parameters."""
-    return isinstance(constraint, _Dependent)
+# ---- matrices
 
 
-def _is_simplex(x: Tensor) -> Tensor:
-    return (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6)
+class _LowerTriangular(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value.tril() == value).flatten(-2).all(-1)
 
 
-def _is_one_hot(x: Tensor) -> Tensor:
-    return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)
+class _LowerCholesky(_LowerTriangular):
+    def check(self, value: Tensor) -> Tensor:
+        return super().check(value) & (value.diagonal(0, -2, -1) > 0).all(-1)
 
 
-def _is_lower(x: Tensor) -> Tensor:
-    return (x.tril() == x).flatten(-2).all(-1)
+class _CorrCholesky(_LowerCholesky):
+    def check(self, value: Tensor) -> Tensor:
+        allowed = rl.finfo(value.dtype).eps * value.shape[-1] * 10
+        are_units = (value.square().sum(-1).sqrt() - 1).abs() < allowed
+        return super().check(value) & are_units.all(-1)
 
 
-def _has_unit_rows(x: Tensor) -> Tensor:
-    allowed = rl.finfo(x.dtype).eps * x.shape[-1] * 10
-    return ((x.square().sum(-1).sqrt() - 1).abs() < allowed).all(-1)
+class _Square(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        return rl.full(value.shape[:-2], value.shape[-2] == value.shape[-1], dtype=rl.bool)
 
 
-def _is_symmetric(x: Tensor) -> Tensor:
-    return ((x - x.mT).abs() <= 1e-6).flatten(-2).all(-1)
+class _Symmetric(_Square):
+    def check(self, value: Tensor) -> Tensor:
+        if value.shape[-2] != value.shape[-1]:
+            return super().check(value)
+        return ((value - value.mT).abs() <= 1e-6).flatten(-2).all(-1)
 
 
-def _is_positive_definite(x: Tensor) -> Tensor:
-    return _is_symmetric(x) & (rl.linalg.cholesky_ex(x).info == 0)
+class _PositiveSemidefinite(_Symmetric):
+    def check(self, value: Tensor) -> Tensor:
+        symmetric = super().check(value)
+        if not symmetric.all():
+            return symmetric
+        return symmetric & (rl.linalg.eigvalsh(value) >= 0).all(-1)
+
+
+class _PositiveDefinite(_Symmetric):
+    def check(self, value: Tensor) -> Tensor:
+        symmetric = super().check(value)
+        if not symmetric.all():
+            return symmetric
+        return symmetric & (rl.linalg.cholesky_ex(value).info == 0)
 
 
 dependent = _Dependent()
-real = _Region("Real()", lambda x: x == x)
+real = _Real()
 real_vector = independent(real, 1)
 positive = greater_than(0.0)
 nonnegative = greater_than_eq(0.0)
 unit_interval = interval(0.0, 1.0)
-boolean = _Region("Boolean()", lambda x: (x == 0) | (x == 1), is_discrete=True)
-nonnegative_integer = _Bounded("IntegerGreaterThan", 0, is_discrete=True)
-positive_integer = _Bounded("IntegerGreaterThan", 1, is_discrete=True)
-simplex = _Region("Simplex()", _is_simplex, 1)
-one_hot = _Region("OneHot()", _is_one_hot, 1, is_discrete=True)
-lower_triangular = _Region("LowerTriangular()", _is_lower, 2)
-lower_cholesky = _Region(
-    "LowerCholesky()", lambda x: _is_lower(x) & (x.diagonal(0, -2, -1) > 0).all(-1), 2
-)
-square = _Region(
-    "Square()", lambda x: rl.full(x.shape[:-2], x.shape[-2] == x.shape[-1], dtype=rl.bool), 2
-)
-corr_cholesky = _Region(
-    "CorrCholesky()",
-    lambda x: lower_cholesky.check(x) & _has_unit_rows(x),
-    2,
-)
-symmetric = _Region("Symmetric()", _is_symmetric, 2)
-positive_semidefinite = _Region(
-    "PositiveSemidefinite()",
-    lambda x: _is_symmetric(x) & (rl.linalg.eigvalsh(x) >= 0).all(-1),
-    2,
-)
-positive_definite = _Region("PositiveDefinite()", _is_positive_definite, 2)
+boolean = _Boolean()
+nonnegative_integer = _IntegerAtLeast(0)
+positive_integer = _IntegerAtLeast(1)
+simplex = _Simplex()
+one_hot = _OneHot()
+lower_triangular = _LowerTriangular()
+lower_cholesky = _LowerCholesky()
+corr_cholesky = _CorrCholesky()
+square = _Square()
+symmetric = _Symmetric()
+positive_semidefinite = _PositiveSemidefinite()
+positive_definite = _PositiveDefinite()

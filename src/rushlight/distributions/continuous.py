@@ -9,11 +9,12 @@ from typing import Any
 import rushlight as rl
 from rushlight.distributions import constraints
 from rushlight.distributions.distribution import Distribution
+from rushlight.distributions.exp_family import ExponentialFamily
 from rushlight.distributions.utils import broadcast_all
 from rushlight.tensor import Tensor
 
 Shape = Sequence[int]
-_EULER = 0.57721566490153286
+EULER = 0.57721566490153286
 
 
 def _uniform(shape: Shape, like: Tensor) -> Tensor:
@@ -45,13 +46,15 @@ class _LocationScale(Distribution):
         return (value - self.loc) / self.scale
 
 
-class Normal(_LocationScale):
+class Normal(_LocationScale, ExponentialFamily):
     """The normal distribution.
 
     >>> import rushlight as torch
     >>> torch.distributions.Normal(0.0, 1.0).log_prob(torch.tensor(0.0))
     tensor(-0.9189)
     """
+
+    _mean_carrier_measure = 0
 
     @property
     def mean(self) -> Tensor:
@@ -85,49 +88,14 @@ class Normal(_LocationScale):
     def entropy(self) -> Tensor:
         return 0.5 + math.log(2 * math.pi) / 2 + self.scale.log()
 
-
-class LogNormal(_LocationScale):
-    """exp of a normal variable."""
-
-    support = constraints.positive
-
     @property
-    def mean(self) -> Tensor:
-        return (self.loc + self.scale.square() / 2).exp()
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        variance = self.scale.square()
+        return self.loc / variance, -0.5 / variance
 
-    @property
-    def mode(self) -> Tensor:
-        return (self.loc - self.scale.square()).exp()
-
-    @property
-    def variance(self) -> Tensor:
-        square = self.scale.square()
-        return square.expm1() * (2 * self.loc + square).exp()
-
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        return super().rsample(sample_shape).exp()
-
-    def _standard(self, shape: Shape) -> Tensor:
-        return rl.randn(shape, dtype=self.loc.dtype)
-
-    @property
-    def base_dist(self) -> Normal:
-        """The distribution of the logarithm."""
-        return Normal(self.loc, self.scale, validate_args=False)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
-        return self.base_dist.log_prob(value.log()) - value.log()
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._checked(value)
-        return self.base_dist.cdf(value.log())
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf(value).exp()
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() + self.loc
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        x, y = natural_params
+        return -x.square() / (4 * y) + (-math.pi / y).log() / 2
 
 
 class Laplace(_LocationScale):
@@ -204,7 +172,7 @@ class Gumbel(_LocationScale):
 
     @property
     def mean(self) -> Tensor:
-        return self.loc + self.scale * _EULER
+        return self.loc + self.scale * EULER
 
     @property
     def mode(self) -> Tensor:
@@ -232,83 +200,16 @@ class Gumbel(_LocationScale):
         return self.loc - self.scale * (-value.log()).log()
 
     def entropy(self) -> Tensor:
-        return self.scale.log() + (1 + _EULER)
+        return self.scale.log() + (1 + EULER)
 
 
-class _Half(Distribution):
-    """The absolute value of a variable that is symmetric around zero."""
-
-    arg_constraints = {"scale": constraints.positive}
-    support = constraints.nonnegative
-    has_rsample = True
-    _whole: type[_LocationScale]
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        (self.scale,) = broadcast_all(scale)
-        super().__init__(self.scale.shape, (), validate_args)
-
-    @property
-    def base_dist(self) -> Any:
-        """The symmetric distribution."""
-        return self._whole(rl.zeros_like(self.scale), self.scale, validate_args=False)
-
-    @property
-    def mode(self) -> Tensor:
-        return rl.zeros_like(self.scale)
-
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        return self.base_dist.rsample(sample_shape).abs()
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
-        density = self.base_dist.log_prob(value) + math.log(2)
-        return rl.where(value >= 0, density, -math.inf)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._checked(value)
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - math.log(2)
-
-
-class HalfNormal(_Half):
-    """The absolute value of a normal variable."""
-
-    _whole = Normal
-
-    @property
-    def mean(self) -> Tensor:
-        return self.scale * math.sqrt(2 / math.pi)
-
-    @property
-    def variance(self) -> Tensor:
-        return self.scale.square() * (1 - 2 / math.pi)
-
-
-class HalfCauchy(_Half):
-    """The absolute value of a Cauchy variable."""
-
-    _whole = Cauchy
-
-    @property
-    def mean(self) -> Tensor:
-        return rl.full_like(self.scale, math.inf)
-
-    @property
-    def variance(self) -> Tensor:
-        return rl.full_like(self.scale, math.inf)
-
-
-class Exponential(Distribution):
+class Exponential(ExponentialFamily):
     """The time to the next event, of `rate` events a unit of time."""
 
     arg_constraints = {"rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
+    _mean_carrier_measure = 0
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
@@ -347,6 +248,13 @@ class Exponential(Distribution):
 
     def entropy(self) -> Tensor:
         return 1 - self.rate.log()
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (-self.rate,)
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        return -(-natural_params[0]).log()
 
 
 class Uniform(Distribution):

@@ -8,7 +8,9 @@ from typing import Any
 
 import rushlight as rl
 from rushlight.distributions import constraints
+from rushlight.distributions.chance import Chance
 from rushlight.distributions.distribution import Distribution
+from rushlight.distributions.exp_family import ExponentialFamily
 from rushlight.distributions.utils import (
     broadcast_all,
     clamp_probs,
@@ -22,48 +24,12 @@ from rushlight.tensor import Tensor
 Shape = Sequence[int]
 
 
-class _Chance(Distribution):
-    """A distribution of events of one probability, given as `probs` or as `logits`."""
-
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
-
-    def __init__(
-        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
-    ) -> None:
-        self._take(probs, logits)
-        super().__init__(self._param.shape, (), validate_args)
-
-    def _take(self, probs: Any, logits: Any) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-
-    @property
-    def _param(self) -> Tensor:
-        return vars(self)["probs" if "probs" in vars(self) else "logits"]
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """The probability of the event."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """The logarithm of the odds of the event."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    def _spread(self, sample_shape: Shape) -> Tensor:
-        return self.probs.expand(self._extended_shape(sample_shape))
-
-
-class Bernoulli(_Chance):
+class Bernoulli(Chance, ExponentialFamily):
     """1 with probability `probs`, otherwise 0."""
 
     support = constraints.boolean
     has_enumerate_support = True
+    _mean_carrier_measure = 0
 
     @property
     def mean(self) -> Tensor:
@@ -94,16 +60,33 @@ class Bernoulli(_Chance):
         values = rl.arange(2, dtype=self._param.dtype)
         return _enumerated(values, self._batch_shape, expand)
 
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (self.logits,)
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        return F.softplus(natural_params[0], threshold=rl.inf)
+
 
 def _enumerated(values: Tensor, batch_shape: Shape, expand: bool) -> Tensor:
     values = values.reshape(-1, *[1] * len(batch_shape))
     return values.expand(-1, *batch_shape) if expand else values
 
 
-class Geometric(_Chance):
+class Geometric(Chance):
     """The number of failures before the first success."""
 
     support = constraints.nonnegative_integer
+
+    def __init__(
+        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        super().__init__(probs, logits, validate_args)
+        if self._validate_args and probs is not None and not (self.probs > 0).all():
+            raise ValueError(
+                f"Geometric: probs of shape {tuple(self.probs.shape)} must be positive, but "
+                f"found invalid values:\n{self.probs}"
+            )
 
     @property
     def mean(self) -> Tensor:
@@ -134,7 +117,7 @@ class Geometric(_Chance):
         return F.binary_cross_entropy_with_logits(logits, probs, reduction="none") / probs
 
 
-class Binomial(_Chance):
+class Binomial(Chance):
     """The number of successes in `total_count` tries."""
 
     arg_constraints = {
@@ -142,6 +125,7 @@ class Binomial(_Chance):
         "probs": constraints.unit_interval,
         "logits": constraints.real,
     }
+    has_enumerate_support = True
 
     def __init__(
         self,
@@ -150,14 +134,11 @@ class Binomial(_Chance):
         logits: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        self._take(probs, logits)
-        given = self._param
-        self.total_count, given = broadcast_all(total_count, given)
-        self.total_count = self.total_count.to(given.dtype)
-        setattr(self, "probs" if probs is not None else "logits", given)
-        Distribution.__init__(self, given.shape, (), validate_args)
+        (counts,) = self._take(probs, logits, total_count)
+        self.total_count = counts.to(self._param.dtype)
+        Distribution.__init__(self, counts.shape, (), validate_args)
 
-    @constraints.dependent_property
+    @constraints.dependent_property(is_discrete=True)
     def support(self) -> Any:
         return constraints.integer_interval(0, self.total_count)
 
@@ -184,8 +165,23 @@ class Binomial(_Chance):
         ways = (count + 1).lgamma() - (value + 1).lgamma() - (count - value + 1).lgamma()
         return ways + value * logits - count * F.softplus(logits)
 
+    def _one_count(self, asked: str) -> int:
+        most = int(self.total_count.max())
+        if not bool((self.total_count == most).all()):
+            raise NotImplementedError(f"Inhomogeneous total count not supported by `{asked}`.")
+        return most
 
-class Poisson(Distribution):
+    def entropy(self) -> Tensor:
+        self._one_count("entropy")
+        found = self.log_prob(self.enumerate_support(False))
+        return -(found.exp() * found).sum(0)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        values = rl.arange(1 + self._one_count("enumerate_support"), dtype=self._param.dtype)
+        return _enumerated(values, self._batch_shape, expand)
+
+
+class Poisson(ExponentialFamily):
     """The number of events in a unit of time, of `rate` on average."""
 
     arg_constraints = {"rate": constraints.nonnegative}
@@ -215,6 +211,13 @@ class Poisson(Distribution):
         self._checked(value)
         rate, value = broadcast_all(self.rate, value)
         return rl.xlogy(value, rate) - rate - (value + 1).lgamma()
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (self.rate.log(),)
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        return natural_params[0].exp()
 
 
 class Categorical(Distribution):

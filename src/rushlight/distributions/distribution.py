@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import rushlight as rl
 from rushlight.distributions import constraints
+from rushlight.distributions.utils import lazy_property
 from rushlight.layout import Size
 from rushlight.tensor import Tensor
 
@@ -47,9 +48,10 @@ class Distribution:
 
     def _check_parameters(self) -> None:
         for name, constraint in self.arg_constraints.items():
-            if name not in vars(self) or constraints.is_dependent(constraint):
+            is_late = isinstance(getattr(type(self), name, None), lazy_property)
+            if constraints.is_dependent(constraint) or (is_late and name not in vars(self)):
                 continue
-            value = vars(self)[name]
+            value = getattr(self, name)
             if not constraint.check(value).all():
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape "
@@ -69,7 +71,7 @@ class Distribution:
 
     def expand(self, batch_shape: Shape, _instance: Any = None) -> Self:
         """The same distributions over a larger batch, sharing parameters."""
-        made = object.__new__(type(self))
+        made = object.__new__(type(self)) if _instance is None else _instance
         vars(made).update(vars(self))
         for name, constraint in self.arg_constraints.items():
             if name in vars(self):
@@ -77,7 +79,21 @@ class Distribution:
                 event = value.shape[value.ndim - constraint.event_dim :]
                 setattr(made, name, value.expand((*batch_shape, *event)))
         made._batch_shape = Size(batch_shape)
-        return made
+        return made  # type: ignore[no-any-return]
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """An empty one of this type, for an `expand` that a subclass writes; or `_instance`.
+
+        `NotImplementedError` where `cls.expand` would skip the `__init__` of a subclass.
+        """
+        if _instance is not None:
+            return _instance
+        if type(self).__init__ is not cls.__init__:  # type: ignore[misc]
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom "
+                "__init__ method must also define a custom .expand() method."
+            )
+        return object.__new__(type(self))
 
     # ---- what a distribution says of itself
 

@@ -9,6 +9,9 @@ from typing import Any
 import rushlight as rl
 from rushlight.distributions import constraints
 from rushlight.distributions.distribution import Distribution
+from rushlight.distributions.exp_family import ExponentialFamily
+from rushlight.distributions.transformed import TransformedDistribution
+from rushlight.distributions.transforms import PowerTransform
 from rushlight.distributions.utils import broadcast_all
 from rushlight.ops.gamma_samples import _standard_gamma
 from rushlight.tensor import Tensor
@@ -23,7 +26,7 @@ def gamma_numbers(concentration: Tensor, shape: Shape) -> Tensor:
     return drawn + (drawn.detach().clamp(min=least) - drawn.detach())
 
 
-class Gamma(Distribution):
+class Gamma(ExponentialFamily):
     """The gamma distribution of shape `concentration` and of this `rate`.
 
     `cdf` needs SciPy (`special.gammainc`).
@@ -36,6 +39,7 @@ class Gamma(Distribution):
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
+    _mean_carrier_measure = 0
 
     def __init__(
         self, concentration: Any, rate: Any, validate_args: bool | None = None
@@ -73,6 +77,14 @@ class Gamma(Distribution):
         a = self.concentration
         return a - self.rate.log() + a.lgamma() + (1 - a) * a.digamma()
 
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return self.concentration - 1, -self.rate
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        x, y = natural_params
+        return (x + 1).lgamma() - (x + 1) * (-y).log()
+
 
 class Chi2(Gamma):
     """The sum of the squares of `df` standard normal numbers."""
@@ -84,26 +96,36 @@ class Chi2(Gamma):
         super().__init__(0.5 * self.df, 0.5, validate_args)
 
     def expand(self, batch_shape: Shape, _instance: Any = None) -> Chi2:
-        return Chi2(self.df.expand(batch_shape), validate_args=False)
+        made = super().expand(batch_shape, _instance)
+        made.concentration = self.concentration.expand(batch_shape)
+        made.rate = self.rate.expand(batch_shape)
+        return made
 
 
-class InverseGamma(Distribution):
+class InverseGamma(TransformedDistribution):
     """1 / x for gamma numbers x."""
 
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.positive
     has_rsample = True
+    base_dist: Gamma
 
     def __init__(
         self, concentration: Any, rate: Any, validate_args: bool | None = None
     ) -> None:
-        self.concentration, self.rate = broadcast_all(concentration, rate)
-        super().__init__(self.rate.shape, (), validate_args)
+        base = Gamma(concentration, rate, validate_args)
+        inverted = PowerTransform(base.rate.new_full((), -1.0))
+        super().__init__(base, inverted, validate_args)
 
     @property
-    def base_dist(self) -> Gamma:
-        """The distribution of 1 / x."""
-        return Gamma(self.concentration, self.rate, validate_args=False)
+    def concentration(self) -> Tensor:
+        """The shape of the gamma numbers."""
+        return self.base_dist.concentration
+
+    @property
+    def rate(self) -> Tensor:
+        """The rate of the gamma numbers, which is the scale of these."""
+        return self.base_dist.rate
 
     @property
     def mean(self) -> Tensor:
@@ -120,13 +142,6 @@ class InverseGamma(Distribution):
         found = self.rate.square() / ((a - 1).square() * (a - 2))
         return rl.where(a > 2, found, rl.inf)
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        return self.base_dist.rsample(sample_shape).reciprocal()
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
-        return self.base_dist.log_prob(value.reciprocal()) - 2 * value.log()
-
     def cdf(self, value: Tensor) -> Tensor:
         self._checked(value)
         return rl.special.gammaincc(self.concentration, self.rate / value)
@@ -136,7 +151,7 @@ class InverseGamma(Distribution):
         return a + self.rate.log() + a.lgamma() - (1 + a) * a.digamma()
 
 
-class Dirichlet(Distribution):
+class Dirichlet(ExponentialFamily):
     """Probabilities of several events: gamma numbers of shapes `concentration`, divided by
     their sum.
     """
@@ -187,8 +202,16 @@ class Dirichlet(Distribution):
         spread = (a - 1) * a.digamma()
         return self._log_volume() - (count - total) * total.digamma() - spread.sum(-1)
 
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (self.concentration,)
 
-class Beta(Distribution):
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        (x,) = natural_params
+        return x.lgamma().sum(-1) - x.sum(-1).lgamma()
+
+
+class Beta(ExponentialFamily):
     """A probability: the first of the two of a `Dirichlet`."""
 
     arg_constraints = {
@@ -230,6 +253,14 @@ class Beta(Distribution):
 
     def entropy(self) -> Tensor:
         return self._dirichlet().entropy()
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return self.concentration1, self.concentration0
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        x, y = natural_params
+        return x.lgamma() + y.lgamma() - (x + y).lgamma()
 
 
 class StudentT(Distribution):

@@ -45,17 +45,22 @@ class Independent(Distribution):
 
     def expand(self, batch_shape: Shape, _instance: Any = None) -> Independent:
         rest = self._event_shape[: self.reinterpreted_batch_ndims]
-        base = self.base_dist.expand((*batch_shape, *rest))
-        return Independent(base, self.reinterpreted_batch_ndims, validate_args=False)
+        made = super().expand(batch_shape, _instance)
+        made.base_dist = self.base_dist.expand((*batch_shape, *rest))
+        return made
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
         return self.base_dist.has_rsample
 
+    @property
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+        return not self.reinterpreted_batch_ndims and self.base_dist.has_enumerate_support
+
     @constraints.dependent_property
     def support(self) -> Any:
-        count = self.reinterpreted_batch_ndims
-        return constraints.independent(self.base_dist.support, count)
+        count, inner = self.reinterpreted_batch_ndims, self.base_dist.support
+        return constraints.independent(inner, count) if count else inner
 
     @property
     def mean(self) -> Tensor:
@@ -80,6 +85,11 @@ class Independent(Distribution):
 
     def entropy(self) -> Tensor:
         return sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        if self.reinterpreted_batch_ndims:
+            raise NotImplementedError("Enumeration over cartesian product is not implemented")
+        return self.base_dist.enumerate_support(expand)
 
     def __repr__(self) -> str:
         return f"Independent({self.base_dist!r}, {self.reinterpreted_batch_ndims})"

@@ -37,30 +37,24 @@ class MultivariateNormal(Distribution):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        names = ("covariance_matrix", "precision_matrix", "scale_tril")
-        given = {
-            name: matrix
-            for name, matrix in zip(
-                names, (covariance_matrix, precision_matrix, scale_tril), strict=True
-            )
-            if matrix is not None
-        }
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        if len(given) != 1:
-            raise ValueError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
-                "specified."
-            )
-        ((name, matrix),) = given.items()
-        if matrix.ndim < 2:
-            raise ValueError(f"{name} must be at least two-dimensional, with leading batches")
+        name, matrix = only_matrix(
+            ValueError,
+            covariance_matrix=covariance_matrix,
+            precision_matrix=precision_matrix,
+            scale_tril=scale_tril,
+        )
         batch = rl.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
         setattr(self, name, matrix.expand((*batch, *matrix.shape[-2:])))
         self.loc = loc.expand((*batch, loc.shape[-1]))
         super().__init__(batch, loc.shape[-1:], validate_args)
-        if name != "scale_tril":
-            self.scale_tril = _factor(name, matrix).expand((*batch, *matrix.shape[-2:]))
+        self._factor = cholesky_factor(name, matrix)
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The Cholesky factor of the covariance."""
+        return self._factor.expand((*self._batch_shape, *self._factor.shape[-2:]))
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
@@ -103,8 +97,21 @@ class MultivariateNormal(Distribution):
         return self._event_shape[0] * (1 + math.log(2 * math.pi)) / 2 + self._log_scale()
 
 
-def _factor(name: str, matrix: Tensor) -> Tensor:
-    """The Cholesky factor of the covariance."""
+def only_matrix(refused: type[Exception], **matrices: Tensor | None) -> tuple[str, Tensor]:
+    """The one matrix that is given, with its name; `refused` is raised if it is not one."""
+    given = {name: matrix for name, matrix in matrices.items() if matrix is not None}
+    if len(given) != 1:
+        raise refused(f"Exactly one of {' or '.join(matrices)} may be specified.")
+    ((name, matrix),) = given.items()
+    if matrix.ndim < 2:
+        raise ValueError(f"{name} must be at least two-dimensional, with leading batches")
+    return name, matrix
+
+
+def cholesky_factor(name: str, matrix: Tensor) -> Tensor:
+    """The Cholesky factor of a covariance, of what `name` says it is given by."""
+    if name == "scale_tril":
+        return matrix
     if name == "covariance_matrix":
         return rl.linalg.cholesky(matrix)
     # with J P J = R R^T, where J reverses rows, P^-1 = A A^T for the lower A = (J R^T J)^-1

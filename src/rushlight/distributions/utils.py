@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -59,3 +60,42 @@ class lazy_property:
 def sum_rightmost(value: Tensor, count: int) -> Tensor:
     """The sum over the last `count` dimensions."""
     return value.flatten(value.ndim - count).sum(-1) if count else value
+
+
+def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
+    """The elements at or below a diagonal of square matrices, row by row.
+
+    mat: (..., n, n). `ValueError` where there is no such diagonal.
+    """
+    n = mat.shape[-1]
+    if not -n <= diag < n:
+        raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    rows, columns = rl.tril_indices(n, n, diag)
+    return mat[..., rows, columns]
+
+
+def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
+    """Square matrices with the numbers of a vector at or below a diagonal, row by row.
+
+    vec: (..., count). `ValueError` where no triangle has so many elements.
+    """
+    n = _triangle_size(vec.shape[-1], diag)
+    rows, columns = rl.tril_indices(n, n, diag)
+    mat = vec.new_zeros((*vec.shape[:-1], n, n))
+    mat[..., rows, columns] = vec
+    return mat
+
+
+def _triangle_size(count: int, diag: int) -> int:
+    """The n for which a square of n has `count` elements at or below a diagonal.
+
+    That is the root of n^2 + (1 + 2 diag) n = |diag| (diag + 1) + 2 count.
+    """
+    squared = (1 + 2 * diag) ** 2 + 4 * abs(diag) * (diag + 1) + 8 * count
+    root = math.isqrt(squared)
+    if root * root != squared:
+        raise ValueError(
+            f"The size of last dimension is {count} which cannot be expressed as the lower "
+            "triangular part of a square D x D matrix."
+        )
+    return (root - 1 - 2 * diag) // 2
