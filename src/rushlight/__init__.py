@@ -6,6 +6,7 @@ program needs are imported when they are first named.
 
 import importlib as _importlib
 
+import rushlight as torch  # PyTorch's namespace has itself: its tests say `torch.torch.abs`
 from rushlight import errors as _errors
 from rushlight import pipeline as _pipeline
 from rushlight import surface as _surface

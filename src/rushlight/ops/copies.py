@@ -64,6 +64,14 @@ def _slice(input: Any, dim: int = 0, start: Any = None, end: Any = None, step: i
     return getitem(input, (*(slice(None),) * at, slice(start, end, step)))
 
 
+def _narrow(input: Any, dim: int, start: int, length: int) -> Any:
+    if 0 < input.ndim <= dim:  # PyTorch's class, which is another for a `dim` below the range
+        raise RuntimeError(
+            f"narrow_copy(): dim {dim} is out of range for a tensor of {input.ndim} dimensions"
+        )
+    return movement.narrow(input, dim, start, length)
+
+
 for _name, _function in {
     "view": movement.view, "permute": movement.permute_function,
     "transpose": movement.transpose, "t": movement.t, "squeeze": movement.squeeze,
@@ -75,7 +83,7 @@ for _name, _function in {
     "view_as_complex": view_as_complex,
 }.items():  # fmt: skip
     _copying(f"{_name}_copy", _function)
-_copying("narrow_copy", movement.narrow, "Tensor")
+_copying("narrow_copy", _narrow, "Tensor")
 
 
 @public("torch", out=True)

@@ -608,8 +608,8 @@ def multi_margin_loss(
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
         raise ValueError("weight must be one-dimensional")
-    rows = input if input.ndim == 2 else input.reshape(1, -1)
-    if input.ndim > 2 or target.ndim > 1 or target.numel() != rows.shape[0]:
+    rows = _rows_of_classes("multi_margin_loss", input)
+    if target.ndim > 1 or target.numel() != rows.shape[0]:
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: "
             f"{list(input.shape)}"
@@ -628,6 +628,17 @@ def multi_margin_loss(
     return reduced(losses, reduction)
 
 
+def _rows_of_classes(name: str, scores: Any) -> Any:
+    """Scores (N, C); those of a single sample, or of a single class, as one row."""
+    rows = scores if scores.ndim == 2 else scores.reshape(1, -1)
+    if scores.ndim > 2 or not rows.shape[1]:
+        raise RuntimeError(
+            f"{name}(): expected a non-empty vector or matrix (whose first size may be 0), but "
+            f"got an input of shape {tuple(scores.shape)}"
+        )
+    return rows
+
+
 @public("F")
 def multilabel_margin_loss(
     input: Any,
@@ -643,13 +654,13 @@ def multilabel_margin_loss(
     tensor(0.2500)
     """
     reduction = reduction_of(reduction, size_average, reduce)
-    if input.shape != target.shape or input.ndim > 2:
+    rows = _rows_of_classes("multilabel_margin_loss", input)
+    if input.shape != target.shape:
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: "
             f"{list(input.shape)}"
         )
-    rows, lists = (x if x.ndim == 2 else x.reshape(1, -1) for x in (input, target))
-    count = rows.shape[1]
+    lists, count = target.reshape(rows.shape), rows.shape[1]
     ended = (lists < 0).cumsum(1) > 0
     listed = OPS["where"](ended, 0, lists)
     hits = (~ended).to(rows.dtype)
