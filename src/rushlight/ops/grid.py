@@ -1,24 +1,28 @@
 """Sampling images at grids of positions.
 
 Positions are in [-1, 1] over each spatial dimension, x (the last) first. A sample is a sum of
-taps: products of a weight and an element for each spatial dimension. Gradients by the image are
-sums at the elements that were read, those by the grid come from the weights.
+corners: products of an element and of the weight of one tap for each spatial dimension. It is
+linear in the image, and its derivatives by the grid are samples too, with derivatives of the
+weights; so one op with the orders of these, and its transpose, are closed under derivatives.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops.creation import LINSPACE
-from rushlight.ops.elementwise import CAST, WHERE
-from rushlight.ops.registry import public
+from rushlight.ops.elementwise import scaled
+from rushlight.ops.rearrange import stack
+from rushlight.ops.registry import Op, TensorType, public
+from rushlight.views import View
 
 MODES = ("bilinear", "nearest", "bicubic")
 PADDINGS = ("zeros", "border", "reflection")
+Sizes = tuple[int, ...]
 Tap = tuple[Any, Any]  # positions (whole numbers), weights
 
 
@@ -112,101 +116,194 @@ def _check(x: Any, grid: Any, mode: str) -> None:
 
 def _sampled(x: Any, grid: Any, mode: str, padding: str, align: bool) -> Any:
     _check(x, grid, mode)
-    kind = dt.float32 if x.dtype in (dt.float16, dt.bfloat16) else x.dtype
-    wide, grid = CAST(x, dtype=kind), CAST(grid, dtype=kind)
-    sizes = tuple(x.shape[2:])
-    taps = [
-        _taps(_centred(grid[..., -1 - d], size, align), size, mode, padding, align)
-        for d, size in enumerate(sizes)
-    ]
-    planes = wide.reshape(*wide.shape[:2], views.numel(sizes))
-    total: Any = 0
-    for corner in itertools.product(*taps):
-        total = _corner(planes, corner, sizes) + total
-    made = total.reshape(*wide.shape[:2], *grid.shape[1:-1])
-    return CAST(made, dtype=x.dtype)
+    plain = (0,) * (x.ndim - 2)
+    return GRID_SAMPLE(x, grid, mode=mode, padding=padding, align=align, orders=plain)
 
 
-def _corner(planes: Any, corner: Sequence[Tap], sizes: Sequence[int]) -> Any:
-    """One tap of each dimension: the product of their weights times the element there, zero
-    where that is outside.
+# -- the ops
+
+
+def _corners(
+    k: Any, grid: Any, sizes: Sizes, mode: str, padding: str, align: bool, orders: Sizes
+) -> Iterator[tuple[Any, list[Any], Any]]:
+    """Of each product of one tap a dimension: whether it is inside (N, 1, *out), where it reads
+    along each dimension, and its weight. The weight is the derivative of these orders by the
+    grid.
     """
-    index: Any = 0
-    weight: Any = 1
-    is_inside: Any = True
-    for (at, part), size, step in zip(
-        corner, sizes, views.contiguous_strides(tuple(sizes)), strict=True
-    ):
-        is_here = (at >= 0) & (at <= size - 1)
-        is_inside = is_here & is_inside
-        index = WHERE(is_here, at, 0).to(dt.int64) * step + index
-        weight = part * weight
-    count, channels, _ = planes.shape
-    points = views.numel(index.shape[1:])
-    weight, is_inside = (t.reshape(count, 1, points) for t in (weight, is_inside))
-    read = planes.gather(2, index.reshape(count, 1, points).expand(count, channels, points))
-    return WHERE(is_inside, read * weight, 0)
+    taps = []
+    for d, (size, order) in enumerate(zip(sizes, orders, strict=True)):
+        last = len(grid.shape) - 1
+        at = k.slice(grid, last, last - 2 - d, 1)
+        at = k.reshape(at, (grid.shape[0], 1, *grid.shape[1:-1]))
+        taps.append(_taps(k, at, size, mode, padding, align, order))
+    for corner in itertools.product(*taps):
+        is_inside: Any = True
+        weight: Any = 1
+        places = []
+        for (at, part), size in zip(corner, sizes, strict=True):
+            is_here = (at >= 0) & (at <= _number(k, size - 1, at))
+            places.append(k.cast(k.select(is_here, at, 0), dt.int64))
+            is_inside = is_here & is_inside
+            weight = part * weight
+        yield is_inside, places, weight
+
+
+def _reads(sizes: Sizes, shape: Sizes, places: list[Any]) -> tuple[View, list[Any]]:
+    """The view of a contiguous image, and the indices into it, at which a corner's elements of
+    the results' shape (N, C, *out) lie.
+    """
+    count, channels, *out = shape
+    strides = views.contiguous_strides((count, channels, *sizes))
+    view = View(shape, (*strides[:2], *(0,) * len(out)), 0)
+    return view, list(zip(places, strides[2:], sizes, strict=True))
+
+
+def grid_sample_lower(k: Any, x: Any, grid: Any, **how: Any) -> Any:
+    wide, sizes = k.wide(x), x.shape[2:]
+    shape = (*x.shape[:2], *grid.shape[1:-1])
+    total = k.full(shape, 0, wide.dtype)
+    for is_inside, places, weight in _corners(k, k.wide(grid), sizes, **how):
+        read = k.gather(wide, *_reads(sizes, shape, places))
+        total = total + k.select(is_inside, read * weight, 0)
+    return k.cast(total, x.dtype)
+
+
+def grid_spread_lower(k: Any, g: Any, grid: Any, sizes: Sizes, **how: Any) -> Any:
+    wide = k.wide(g)
+    total = k.full((*g.shape[:2], *sizes), 0, wide.dtype)
+    for is_inside, places, weight in _corners(k, k.wide(grid), sizes, **how):
+        part = k.select(is_inside, wide * weight, 0)
+        total = k.scatter("add", total, part, *_reads(sizes, g.shape, places))
+    return k.cast(total, g.dtype)
+
+
+def _by_grid(g: Any, x: Any, grid: Any, orders: Sizes, **how: Any) -> Any:
+    """The gradient by the grid of what is linear in g and in the image x."""
+    slopes = []
+    for d in reversed(range(len(orders))):
+        raised = tuple(o + (i == d) for i, o in enumerate(orders))
+        slopes.append(scaled(g, GRID_SAMPLE(x, grid, orders=raised, **how)).sum(1))
+    return stack(slopes, -1)
+
+
+def _grid_sample_vjp(g: Any, out: Any, x: Any, grid: Any, **how: Any) -> Any:
+    by_image = GRID_SPREAD(g, grid, sizes=tuple(x.shape[2:]), **how)
+    return by_image, _by_grid(g, x, grid, **how)
+
+
+def _grid_spread_vjp(h: Any, out: Any, g: Any, grid: Any, sizes: Sizes, **how: Any) -> Any:
+    return GRID_SAMPLE(h, grid, **how), _by_grid(g, h, grid, **how)
+
+
+_HOW = ("mode", "padding", "align", "orders")
+GRID_SAMPLE = Op(  # an image at a grid's positions, or a derivative of that by the grid
+    "grid_sampler",
+    attrs=_HOW,
+    type=lambda x, grid, **_: TensorType((*x.shape[:2], *grid.shape[1:-1]), x.dtype),
+    lower=grid_sample_lower,
+    vjp=_grid_sample_vjp,
+)
+GRID_SPREAD = Op(  # its transpose: added up where they were read
+    "grid_spread",
+    attrs=("sizes", *_HOW),
+    type=lambda g, grid, sizes, **_: TensorType((*g.shape[:2], *sizes), g.dtype),
+    lower=grid_spread_lower,
+    vjp=_grid_spread_vjp,
+)
 
 
 # -- positions
 
 
-def _centred(at: Any, size: int, align: bool) -> Any:
-    """Positions in [-1, 1] as numbers of elements."""
-    return (at + 1) / 2 * (size - 1) if align else ((at + 1) * size - 1) / 2
+def _number(k: Any, value: float, like: Any) -> Any:
+    """A number that follows from a size, in the dtype of positions."""
+    return k.cast(k.extent(float(value)), like.dtype)
 
 
-def _taps(at: Any, size: int, mode: str, padding: str, align: bool) -> list[Tap]:
-    """Which elements along one dimension are read, and how much of each."""
-    if mode == "bicubic":
-        low = at.detach().floor()
-        weights = cubic_weights(at - low)
-        places = [low + i for i in (-1, 0, 1, 2)]
-        return [
-            (_kept(place, size, padding, align), w)
-            for place, w in zip(places, weights, strict=True)
-        ]
-    at = _kept(at, size, padding, align)
-    if mode == "nearest":
-        return [(at.detach().round(), at * 0 + 1)]
-    low = at.detach().floor()
-    part = at - low
-    return [(low, 1 - part), (low + 1, part)]
-
-
-def _kept(at: Any, size: int, padding: str, align: bool) -> Any:
-    """Positions brought inside as the padding says; the gradient is zero at and outside the
-    edges.
+def _taps(
+    k: Any, grid: Any, size: int, mode: str, padding: str, align: bool, order: int
+) -> list[Tap]:
+    """Which elements along one dimension are read, and how much of each: the derivative of this
+    order by the grid.
     """
+    half = _number(k, (size - 1 if align else size) / 2, grid)
+    if align:
+        at = (grid + 1) / 2 * _number(k, size - 1, grid)
+    else:
+        at = ((grid + 1) * _number(k, size, grid) - 1) / 2
+    if mode == "bicubic":
+        low = k.floor(at)
+        places = [_kept(k, low + i, size, padding, align)[0] for i in (-1, 0, 1, 2)]
+        weights = _cubic_weights(at - low, order)
+    else:
+        at, slope = _kept(k, at, size, padding, align)
+        low = k.round(at) if mode == "nearest" else k.floor(at)
+        places = [low] if mode == "nearest" else [low, low + 1]
+        weights = _linear_weights(k, at - low, slope, order)[-len(places) :]
+        if mode == "nearest":
+            weights = [k.full(at.shape, 0.0 if order else 1.0, at.dtype)]
+    for _ in range(order):
+        weights = [w * half for w in weights]
+    return list(zip(places, weights, strict=True))
+
+
+def _linear_weights(k: Any, part: Any, slope: Any, order: int) -> list[Any]:
+    if order > 1:
+        return [k.full(part.shape, 0, part.dtype)] * 2
+    return [-slope, slope] if order else [1 - part, part]
+
+
+_A = -0.75  # of Keys' kernel
+_OUTER = (_A, -5 * _A, 8 * _A, -4 * _A)
+_INNER = (_A + 2, -(_A + 3), 0.0, 1.0)
+
+
+def _cubic_weights(t: Any, order: int) -> list[Any]:
+    """Keys' kernel at the four taps around a position with fraction t, or its derivative."""
+    turned = (-1) ** order
+    ahead = [_polynomial(_OUTER, t + 1, order), _polynomial(_INNER, t, order)]
+    behind = [_polynomial(_INNER, 1 - t, order), _polynomial(_OUTER, 2 - t, order)]
+    return [*ahead, *(w * turned for w in behind)]
+
+
+def _polynomial(coefficients: Sequence[float], x: Any, order: int) -> Any:
+    """A derivative of the polynomial with these coefficients, the highest power's first."""
+    for _ in range(order):
+        top = len(coefficients) - 1
+        coefficients = [c * (top - i) for i, c in enumerate(coefficients[:-1])] or [0.0]
+    total = x * 0 + coefficients[0]
+    for c in coefficients[1:]:
+        total = total * x + c
+    return total
+
+
+def _kept(k: Any, at: Any, size: int, padding: str, align: bool) -> tuple[Any, Any]:
+    """Positions brought inside as the padding says, and the slopes of that, which are zero at
+    and outside the edges.
+    """
+    slope = k.full(at.shape, 1, at.dtype)
     if padding == "zeros":
-        return at
+        return at, slope
     if padding == "reflection":
-        at = _reflected(at, (0.0, size - 1.0) if align else (-0.5, size - 0.5))
-    return WHERE(at <= 0, 0.0, WHERE(at >= size - 1, size - 1.0, at))
+        at, slope = _reflected(k, at, size, align)
+    end = _number(k, size - 1, at)
+    is_within = (at > 0) & (at < end)
+    return k.select(at <= 0, 0, k.select(at >= end, end, at)), k.select(is_within, slope, 0)
 
 
-def _reflected(at: Any, bounds: tuple[float, float]) -> Any:
-    low, high = bounds
-    span = high - low
-    if span == 0:
-        return at * 0
+def _reflected(k: Any, at: Any, size: int, align: bool) -> tuple[Any, Any]:
+    """Positions reflected at the centres or the edges of the outermost elements."""
+    if align and size == 1:
+        return at * 0, k.full(at.shape, 0, at.dtype)
+    low = 0.0 if align else -0.5
+    span = _number(k, size - 1 if align else size, at)
     away = at - low
-    away = WHERE(away < 0, -away, away)
-    turns = (away.detach() / span).floor()
+    slope = k.select(away < 0, -1, k.full(at.shape, 1, at.dtype))
+    away = k.abs(away)
+    turns = k.floor(away / span)
     extra = away - turns * span
-    return WHERE(turns % 2 == 0, extra + low, high - extra)
-
-
-def cubic_weights(t: Any, a: float = -0.75) -> list[Any]:
-    """Keys' kernel at the four taps around a position with fraction t."""
-
-    def inner(x: Any) -> Any:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def outer(x: Any) -> Any:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
-    return [outer(t + 1), inner(t), inner(1 - t), outer(2 - t)]
+    is_even = (turns - k.floor(turns / 2) * 2).equals(0)
+    return k.select(is_even, extra + low, span + low - extra), k.select(is_even, slope, -slope)
 
 
 # -- affine maps
