@@ -44,6 +44,7 @@ def both():
         lambda t: t.ones(2, 3).swapaxes(axis0=0, axis1=1).shape == (3, 2),
         lambda t: t.swapdims(t.ones(2, 3), dim0=0, dim1=1).shape == (3, 2),
         lambda t: t.__version__ > "2.0",
+        lambda t: t.torch is t,
         lambda t: reversed(t.arange(6).reshape(2, 3)).tolist(),
         lambda t: reversed(t.tensor(3)).item(),
     ],
@@ -66,6 +67,11 @@ def test_answers_are_those_of_pytorch(call):
         lambda t: t.accelerator.memory_allocated(),
         lambda t: t.accelerator.current_stream(),
         lambda t: t.accelerator.get_memory_info(),
+        lambda t: t.narrow_copy(t.ones(2, 3), 2, 0, 1),
+        lambda t: t.nn.functional.multi_margin_loss(t.ones(2, 0), t.tensor([0, 0])),
+        lambda t: t.nn.functional.multi_margin_loss(t.ones(1, 2, 3), t.tensor([0])),
+        lambda t: t.nn.functional.multilabel_margin_loss(t.ones(0), t.zeros(0).long()),
+        lambda t: t.nn.functional.multilabel_margin_loss(t.ones(2, 0), t.zeros(2, 0).long()),
     ],
 )
 def test_refusals_are_those_of_pytorch(call):

@@ -85,6 +85,9 @@ CALLS: dict[str, Callable[[int], Tensor]] = {
     "interpolate": lambda n: F.interpolate(
         torch.rand(1, 1, n, n), size=(16, 16), mode="bilinear"
     ),
+    "grid_sample": lambda n: F.grid_sample(
+        torch.rand(1, 2, n, n), torch.rand(1, 3, 3, 2), "bicubic", "reflection", True
+    ),
     "unfold": lambda n: F.unfold(torch.rand(1, 2, n, n), 3),
 }
 

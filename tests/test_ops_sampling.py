@@ -41,6 +41,29 @@ def test_positions_that_are_no_numbers_read_zeros():
     assert out.flatten().tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("mode", "padding"),
+    [("bilinear", "reflection"), ("nearest", "zeros"), ("bicubic", "border")],
+)
+def test_samples_have_derivatives_of_higher_orders(mode, padding):
+    x = rushlight.tensor(IMAGE[:1, :1], requires_grad=True)
+    grid = rushlight.tensor(GRID[:1, :1], requires_grad=True)
+
+    def sampled(x, grid):
+        return rushlight.nn.functional.grid_sample(x, grid, mode, padding, align_corners=False)
+
+    assert rushlight.autograd.gradgradcheck(sampled, (x.double(), grid.double()))
+
+
+def test_elements_outside_are_not_read_and_have_no_gradient():
+    image = rushlight.full((1, 1, 2, 2), float("inf"), requires_grad=True)
+    grid = rushlight.full((1, 1, 1, 2), 5.0, requires_grad=True)
+    out = rushlight.nn.functional.grid_sample(image, grid, align_corners=False)
+    out.sum().backward()
+    assert out.tolist() == [[[[0.0]]]]
+    assert not image.grad.any() and not grid.grad.any()
+
+
 def test_half_precision_is_rounded_once():
     image, grid = torch.randn(1, 1, 6, 6), torch.rand(1, 3, 3, 2)
     half = [rushlight.tensor(t.numpy()).to(rushlight.bfloat16) for t in (image, grid)]
