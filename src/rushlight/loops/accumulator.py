@@ -1,4 +1,6 @@
-"""The running value of one reduction inside a kernel: 16 lanes, combined in a fixed order."""
+"""The running value of one reduction inside a kernel: chains of 16 lanes, combined in a fixed
+order.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,13 @@ def identity(kind: str, work: dtype) -> Any:
 
 
 class Accumulator:
-    """The running lanes of one reduction (and their positions, for arg forms)."""
+    """The running lanes of one reduction (and their positions, for arg forms).
 
-    def __init__(self, body: Body, step: Step, down_columns: bool) -> None:
+    Each of the `chains` takes in every so many vectors: they run beside each other, where in one
+    each addition would wait for the last.
+    """
+
+    def __init__(self, body: Body, step: Step, *, down_columns: bool, chains: int = 1) -> None:
         self.down_columns = down_columns
         self.text = body.text
         self.kind: str = step.root.home.attrs[0]
@@ -47,24 +53,30 @@ class Accumulator:
         self.work = sum_dtype(self.kind, self.operand)
         self.is_arg = self.kind.startswith("arg")
         start = ex.literal(identity(self.kind, self.work), self.work)
-        self.cell = body.cell(ex.vector(self.work), start)
-        self.places = body.cell("<16 x i64>", f"splat (i64 {-1})") if self.is_arg else ""
+        self.cells = [body.cell(ex.vector(self.work), start) for _ in range(chains)]
+        nowhere = f"splat (i64 {-1})"
+        self.places = [body.cell("<16 x i64>", nowhere) for _ in range(chains * self.is_arg)]
 
-    def _load(self) -> str:
-        return self.text.let(f"load {ex.vector(self.work)}, ptr {self.cell}")
+    def _load(self, chain: int = 0) -> str:
+        return self.text.let(f"load {ex.vector(self.work)}, ptr {self.cells[chain]}")
 
-    def add(self, value: str, mask: str | None, at: str) -> None:
+    def _store(self, value: str, chain: int = 0) -> None:
+        self.text.line(f"store {ex.vector(self.work)} {value}, ptr {self.cells[chain]}")
+
+    def _load_places(self, chain: int = 0) -> str:
+        return self.text.let(f"load <16 x i64>, ptr {self.places[chain]}")
+
+    def add(self, value: str, mask: str | None, at: str, chain: int = 0) -> None:
         """Take in 16 values; `at` is the position of the first (or of all, down columns)."""
         text = self.text
         value = ex.cast(text, value, self.operand, self.work)
         if self.is_arg:
-            self._add_place(value, mask, at)
+            self._add_place(value, mask, at, chain)
             return
         if mask is not None:
             same = ex.literal(identity(self.kind, self.work), self.work)
             value = ex.select(text, self.work, mask, value, same)
-        made = self._merge(self._load(), value)
-        text.line(f"store {ex.vector(self.work)} {made}, ptr {self.cell}")
+        self._store(self._merge(self._load(chain), value), chain)
 
     def _merge(self, a: str, b: str) -> str:
         name = {
@@ -77,27 +89,24 @@ class Accumulator:
         }
         return ex.emit(self.text, name[self.kind], self.work, [a, b])
 
-    def _add_place(self, value: str, mask: str | None, at: str) -> None:
+    def _add_place(self, value: str, mask: str | None, at: str, chain: int) -> None:
         text = self.text
         index = text.splat("i64", at)
         if not self.down_columns:
             index = text.let(f"add <16 x i64> {index}, {IOTA}")
-        best, place = self._load(), text.let(f"load <16 x i64>, ptr {self.places}")
+        best, place = self._load(chain), self._load_places(chain)
         wins = self._beats(value, best, index, place)
         if mask is not None:
             wins = text.let(f"and <16 x i1> {wins}, {mask}")
-        self._take(wins, value, index, best, place)
+        self._take(wins, value, index, best, place, chain)
 
-    def _take(self, wins: str, value: str, index: str, best: str, place: str) -> None:
+    def _take(
+        self, wins: str, value: str, index: str, best: str, place: str, chain: int = 0
+    ) -> None:
         text = self.text
-        text.line(
-            f"store {ex.vector(self.work)} {ex.select(text, self.work, wins, value, best)}, "
-            f"ptr {self.cell}"
-        )
-        text.line(
-            f"store <16 x i64> {ex.select(text, dt.int64, wins, index, place)}, ptr "
-            f"{self.places}"
-        )
+        self._store(ex.select(text, self.work, wins, value, best), chain)
+        kept = ex.select(text, dt.int64, wins, index, place)
+        text.line(f"store <16 x i64> {kept}, ptr {self.places[chain]}")
 
     def _beats(self, value: str, best: str, index: str, place: str) -> str:
         """Where a candidate replaces the best so far: nothing yet, better, first NaN, or as
@@ -123,20 +132,29 @@ class Accumulator:
         return text.let(f"and <16 x i1> {wins}, {full}")
 
     def _fold(self) -> None:
-        """Combine the lanes by halves; every lane ends with the same value."""
+        """Combine the chains, then the lanes by halves; every lane ends with the same value."""
         text, v = self.text, ex.vector(self.work)
+        for chain in range(1, len(self.cells)):
+            self._combine(self._load(chain), self._load_places(chain) if self.is_arg else "")
         for half in (8, 4, 2, 1):
             order = ", ".join(f"i32 {lane ^ half}" for lane in range(16))
-            value = self._load()
+            value, moved = self._load(), ""
             other = text.let(f"shufflevector {v} {value}, {v} poison, <16 x i32> <{order}>")
             if self.is_arg:
-                place = text.let(f"load <16 x i64>, ptr {self.places}")
+                place = self._load_places()
                 moved = text.let(
                     f"shufflevector <16 x i64> {place}, <16 x i64> poison, <16 x i32> <{order}>"
                 )
-                self._take(self._beats(other, value, moved, place), other, moved, value, place)
-            else:
-                text.line(f"store {v} {self._merge(value, other)}, ptr {self.cell}")
+            self._combine(other, moved)
+
+    def _combine(self, other: str, moved: str) -> None:
+        """Take other lanes (at the places `moved`) into those of the first chain."""
+        value = self._load()
+        if self.is_arg:
+            place = self._load_places()
+            self._take(self._beats(other, value, moved, place), other, moved, value, place)
+        else:
+            self._store(self._merge(value, other))
 
     def combined(self) -> str:
         """The reduction of all lanes, in every lane."""
@@ -146,7 +164,7 @@ class Accumulator:
     def result(self) -> str:
         """The lanes as they are, in the result's dtype."""
         if self.is_arg:
-            return self.text.let(f"load <16 x i64>, ptr {self.places}")
+            return self._load_places()
         return ex.cast(self.text, self._load(), self.work, self.out)
 
     def save(self, place: str) -> None:
@@ -158,7 +176,7 @@ class Accumulator:
         one = text.let(f"extractelement <16 x {stored}> {value}, i32 0")
         text.line(f"store {stored} {one}, ptr {place}, align 8")
         if self.is_arg:
-            where = text.let(f"load <16 x i64>, ptr {self.places}")
+            where = self._load_places()
             index = text.let(f"extractelement <16 x i64> {where}, i32 0")
             text.line(f"store i64 {index}, ptr {text.place('i64', place, '1')}, align 8")
 
@@ -169,8 +187,7 @@ class Accumulator:
         value = ex.load_one(text, kind, place)
         if self.is_arg:
             index = ex.load_one(text, dt.int64, text.place("i64", place, "1"))
-            best, where = self._load(), text.let(f"load <16 x i64>, ptr {self.places}")
+            best, where = self._load(), self._load_places()
             self._take(self._beats(value, best, index, where), value, index, best, where)
             return
-        made = self._merge(self._load(), value)
-        text.line(f"store {ex.vector(self.work)} {made}, ptr {self.cell}")
+        self._store(self._merge(self._load(), value))

@@ -58,8 +58,7 @@ class ColumnKernel(Elements):
             starts.append(text.let(f"add i64 {low}, {16 * v}"))
         steps = self.kernel.steps
         totals = [
-            {s: Accumulator(self, s, self.nest.mode == "column") for s in steps}
-            for _ in range(vectors)
+            {s: Accumulator(self, s, down_columns=True) for s in steps} for _ in range(vectors)
         ]
         dims = nest.inner_dims
         count = "1"

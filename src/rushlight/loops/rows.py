@@ -18,6 +18,8 @@ from rushlight.loops.group import GroupKernel, Step
 from rushlight.loops.text import IOTA, stored_type
 from rushlight.schedule.reading import Expression
 
+CHAINS = 2  # of a reduction along a row
+
 
 class RowKernel(Elements):
     """Writes a kernel of mode 'map', 'row' or 'split', or the one that combines pieces."""
@@ -75,13 +77,16 @@ class RowKernel(Elements):
             for step in inside:
                 self._hoist(step.expression)
             reducing = [s for s in inside if s.root.kind == "reduce"]
-            totals = {s: Accumulator(self, s, self.nest.mode == "column") for s in reducing}
+            totals = self._totals(reducing)
             self._inner_loops(inside, totals, low, high)
             for step in reducing:
                 value = totals[step].combined()
                 self.reduced[step.root.home] = value
                 if step.root.home in self.kernel.stored:
                     self._store_row(step, value)
+
+    def _totals(self, reducing: list[Step]) -> dict[Step, Accumulator]:
+        return {s: Accumulator(self, s, down_columns=False, chains=CHAINS) for s in reducing}
 
     def _piece(self, row: str, block: str, chunk: str) -> None:
         """One block of a long row, reduced into its cells of the partial results."""
@@ -96,7 +101,7 @@ class RowKernel(Elements):
         for step in steps:
             self._hoist(step.expression)
         reducing = [s for s in steps if s.root.kind == "reduce"]
-        totals = {s: Accumulator(self, s, self.nest.mode == "column") for s in reducing}
+        totals = self._totals(reducing)
         self._inner_loops(steps, totals, low, high)
         for i, step in enumerate(reducing):
             cell = text.let(f"mul i64 {chunk}, {len(reducing)}")
@@ -111,7 +116,7 @@ class RowKernel(Elements):
         reducing = [s for s in self.kernel.steps if s.root.kind == "reduce"]
         with self.loop("%begin", "%end") as row:
             self.offsets = self._row_offsets(self._coordinates(row, range(self.nest.outer)))
-            totals = [Accumulator(self, s, self.nest.mode == "column") for s in reducing]
+            totals = [Accumulator(self, s, down_columns=False) for s in reducing]
             start = text.let(f"mul i64 {row}, {self.extra['blocks']}")
             stop = text.let(f"add i64 {start}, {self.extra['blocks']}")
             with self.loop(start, stop) as piece:
@@ -179,24 +184,29 @@ class RowKernel(Elements):
         self, steps: list[Step], totals: dict[Step, Accumulator], offsets: dict[int, str],
         low: str, high: str, before: str,
     ) -> None:  # fmt: skip
-        """The innermost loop: whole vectors, then the rest under a mask."""
+        """The innermost loop: whole vectors, then the rest under a mask. Reductions take in a
+        vector for each of their chains at a time; the rest goes into the first.
+        """
         text = self.text
+        chains = CHAINS if totals else 1
         count = text.let(f"sub i64 {high}, {low}")
-        whole = text.let(f"and i64 {count}, -16")
+        whole = text.let(f"and i64 {count}, {-16 * chains}")
         stop = text.let(f"add i64 {low}, {whole}")
         filled = set(self.filled)
-        with self.loop(low, stop, "16") as i:
-            self._body(steps, totals, offsets, i, None, before)
+        with self.loop(low, stop, f"{16 * chains}") as i:
+            for chain in range(chains):
+                self.filled = set(filled)
+                at = text.let(f"add i64 {i}, {16 * chain}") if chain else i
+                self._body(steps, totals, offsets, at, None, before, chain)
         self.filled = filled
-        rest = text.let(f"icmp slt i64 {stop}, {high}")
-        with self.when(rest):
-            left = text.let(f"sub i64 {high}, {stop}")
+        with self.loop(stop, high, "16") as i:
+            left = text.let(f"sub i64 {high}, {i}")
             mask = text.let(f"icmp slt <16 x i64> {IOTA}, {text.splat('i64', left)}")
-            self._body(steps, totals, offsets, stop, mask, before)
+            self._body(steps, totals, offsets, i, mask, before)
 
     def _body(
         self, steps: list[Step], totals: dict[Step, Accumulator], offsets: dict[int, str],
-        i: str, mask: str | None, before: str,
+        i: str, mask: str | None, before: str, chain: int = 0,
     ) -> None:  # fmt: skip
         values: dict[Expression, str] = {}
         lane = self.nest.lane
@@ -216,7 +226,7 @@ class RowKernel(Elements):
             if step.root.kind == "reduce":
                 made = value(step.expression)
                 at = self.text.let(f"add i64 {before}, {i}") if before != "0" else i
-                totals[step].add(made, mask, at)
+                totals[step].add(made, mask, at, chain)
             else:
                 made = value(_unrounded(step.expression))
                 access = step.target
