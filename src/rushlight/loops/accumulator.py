@@ -40,8 +40,8 @@ def identity(kind: str, work: dtype) -> Any:
 class Accumulator:
     """The running lanes of one reduction (and their positions, for arg forms).
 
-    Each of the `chains` takes in every so many vectors: they run beside each other, where in one
-    each addition would wait for the last.
+    The `chains` take in vectors in turns and run beside each other: in one of them, each
+    addition waits for the last.
     """
 
     def __init__(self, body: Body, step: Step, *, down_columns: bool, chains: int = 1) -> None:
