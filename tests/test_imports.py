@@ -58,10 +58,12 @@ ROOMS = [
     "overrides",
     "typed",
     "determinism",
+    "places",
     "return_types",
     "linalg",
     "special",
     "fft",
+    "summaries",
     "explain",
     "checks",
     "streams",
@@ -101,6 +103,7 @@ ROOMS = [
     "utils",
     "testing",
     "version",
+    "profiler",
     "torch_version",
     "mps",
     "xpu",
@@ -152,6 +155,7 @@ OUTSIDE = {  # None: everybody
     "numpy": None,
     "llvmlite": {"codegen/llvm.py"},
     "scipy": {"ops/bessel.py", "quasirandom.py"},  # optional: what nothing else needs
+    "tensorboardX": {"utils/tensorboard.py"},  # optional
 }
 
 
@@ -186,6 +190,8 @@ MODULES = {module_of(path) for path in sources()}
 def room_of(module: str) -> str:
     if module in API:
         return "gradients"
+    if module == "autograd.profiler":
+        return "profiler"
     return module.split(".")[0] or "__init__"
 
 

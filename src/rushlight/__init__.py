@@ -82,8 +82,8 @@ _ROOMS = (
     "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "data",
     "distributed", "distributions", "fft", "func", "functional", "futures", "hub", "jit",
     "library", "linalg", "masked", "mps", "multiprocessing", "nn", "onnx", "ops", "optim",
-    "overrides", "quasirandom", "random", "return_types", "serialization", "signal", "special",
-    "storage", "testing", "torch_version", "types", "utils", "version", "xpu",
+    "overrides", "profiler", "quasirandom", "random", "return_types", "serialization", "signal",
+    "special", "storage", "testing", "torch_version", "types", "utils", "version", "xpu",
 )  # fmt: skip
 _AUTOCAST = (
     "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",

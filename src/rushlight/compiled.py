@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any  # arrays
@@ -55,6 +55,10 @@ RECURRENCES = {"recurrence": plan_recurrence, "recurrence_grad": plan_recurrence
 MANY_RESULTS = ("host", "attention", "attention_grad", *RECURRENCES)
 ERRORS, NUMBERS, ARENA, FIRST = 0, 1, 2, 3
 kernels = Kernels(functions.resolve)
+
+
+# What a profile runs programs with, in place of `program.run`.
+run_watched: Callable[[CompiledGraph, Sequence[int]], None] | None = None
 
 
 class CheckFailed(Exception):
@@ -512,7 +516,10 @@ class CompiledGraph:
             self.packed.pack_into(self.cells.data, 0, *numbers)
         arena = buffers.Buffer(self.arena) if self.arena else None
         table[ARENA] = arena.address if arena is not None else 0
-        self.program.run(table)  # type: ignore[arg-type]
+        if run_watched is None:
+            self.program.run(table)  # type: ignore[arg-type]
+        else:
+            run_watched(self, table)  # type: ignore[arg-type]
         if self.checks and self.errors.tobytes() != self.no_errors:
             raise CheckFailed(self._failed_checks()[0])
 

@@ -44,6 +44,7 @@ def __getattr__(name: str) -> _Any:
         "grad_api",
         "forward_ad",
         "graph",
+        "profiler",
         "variable",
     ):
         return _importlib.import_module(f"rushlight.autograd.{name}")

@@ -14,6 +14,7 @@ from rushlight.optim.optimizer import Optimizer
 from rushlight.optim.rprop import Rprop
 from rushlight.optim.sgd import ASGD, SGD
 from rushlight.optim.swapping import swap_in_optimizer_params_and_state
+from rushlight.places import add_places as _add_places
 
 __all__ = [
     "ASGD",
@@ -35,3 +36,17 @@ __all__ = [
     "swap_in_optimizer_params_and_state",
     "swa_utils",
 ]
+
+_add_places(
+    __name__,
+    {
+        "adadelta": ("Adadelta",),
+        "adagrad": ("Adagrad",),
+        "adamax": ("Adamax",),
+        "adamw": ("AdamW",),
+        "asgd": ("ASGD",),
+        "nadam": ("NAdam",),
+        "radam": ("RAdam",),
+        "rmsprop": ("RMSprop",),
+    },
+)

@@ -77,6 +77,7 @@ class Trace:
         self.watchers: list[Callable[[list[Value]], None]] = []  # told what a flush will make
         self.inference_since = (-1, 0, 0)  # epoch, values and position when its mode changed
         self.no_windows: list[Value] = []  # views of these are read as views
+        self.ranges: list[str] = []  # open ranges of a profile, the innermost last
         self.restart()
 
     def restart(self) -> None:
@@ -95,6 +96,8 @@ class Trace:
         self.windows: dict[Any, tuple[Value, AnyView | None]] = {}
         self.must_flush = False  # the step being recorded reads memory that may change
         self.window_bases: list[Any] = []  # buffers that windows of this trace read
+        for name in self.ranges:
+            self._mark("range opens", name)
 
     # -- joining
 
@@ -109,6 +112,21 @@ class Trace:
                 misses.note_step(parent, edge, key)
         self.edge = edge
         return edge
+
+    def open_range(self, name: str) -> None:
+        """What is recorded from here on belongs to a range: edges of its path say so."""
+        self.ranges.append(name)
+        self._mark("range opens", name)
+
+    def close_range(self, name: str) -> None:
+        """The end of the innermost range of that name."""
+        self.ranges.reverse()
+        self.ranges.remove(name)
+        self.ranges.reverse()
+        self._mark("range closes", name)
+
+    def _mark(self, what: str, name: str) -> None:
+        self.step((what, name), "mark", self.edge.next).attrs = (what, name)
 
     def join(self, value: Value, kind: str = "") -> None:
         """A realised value met for the first time takes the next position."""

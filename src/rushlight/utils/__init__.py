@@ -7,7 +7,9 @@ from rushlight.utils.swapping import swap_tensors
 
 __all__ = ["checkpoint", "data", "dlpack", "hooks", "swap_tensors"]
 
-_LATER = ("_pytree", "benchmark", "cpp_extension", "flop_counter", "model_zoo")
+_LATER = (
+    "_pytree", "benchmark", "cpp_extension", "flop_counter", "model_zoo", "tensorboard",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

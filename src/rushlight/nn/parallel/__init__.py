@@ -9,6 +9,7 @@ from rushlight.nn.parallel.functions import (
     replicate,
     scatter,
 )
+from rushlight.places import add_places as _add_places
 
 __all__ = [
     "DataParallel",
@@ -19,3 +20,5 @@ __all__ = [
     "replicate",
     "scatter",
 ]
+
+_add_places(__name__, {"scatter_gather": ("gather", "scatter")})
