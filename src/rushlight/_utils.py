@@ -8,7 +8,7 @@ from typing import Any
 from rushlight.compiler import is_compiling
 from rushlight.devices import device as _device
 from rushlight.dtypes import dtype
-from rushlight.ops.rearrange import cat
+from rushlight.ops.joining import cat
 from rushlight.tensor import Tensor
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any  # operators take anything
 
 from rushlight import tree
 from rushlight.autograd.function import Function
-from rushlight.ops.rearrange import stack
+from rushlight.ops.joining import stack
 from rushlight.tensor import Tensor
 
 Kernel = Callable[..., Any]

@@ -1,6 +1,6 @@
 """Large data joined by a program of its own, with all threads: NumPy copies with one.
 
-Joining data is no step of the trace (`ops/rearrange.py` says why), so this program is not found
+Joining data is no step of the trace (`ops/joining.py` says why), so this program is not found
 by a path but by where the parts lie; it is made when the same kind of join comes again.
 """
 

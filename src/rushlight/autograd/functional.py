@@ -13,8 +13,8 @@ from typing import Any  # functions of tensors or tuples of tensors
 from rushlight.autograd import engine
 from rushlight.autograd.grad_api import grad
 from rushlight.autograd.grad_mode import enable_grad
-from rushlight.ops.creation import eye
-from rushlight.ops.rearrange import stack
+from rushlight.ops.joining import stack
+from rushlight.ops.ranges import eye
 from rushlight.tensor import Tensor
 from rushlight.trace.inputs import input_of
 

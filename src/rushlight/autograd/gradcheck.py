@@ -18,8 +18,8 @@ from rushlight.arrays import tensor_of_array
 from rushlight.autograd import tangents
 from rushlight.autograd.grad_api import grad
 from rushlight.autograd.grad_mode import enable_grad
+from rushlight.ops.joining import stack
 from rushlight.ops.random import randn
-from rushlight.ops.rearrange import stack
 from rushlight.tensor import Tensor
 
 Array = Any  # np.ndarray of float64

@@ -13,7 +13,7 @@ from rushlight.func.arguments import chosen, replaced
 from rushlight.func.forward import jvp_of
 from rushlight.func.reverse import vjp_of
 from rushlight.func.vmap import vmap
-from rushlight.ops.creation import eye
+from rushlight.ops.ranges import eye
 
 Function = Callable[..., Any]
 

@@ -8,7 +8,7 @@ from typing import Any  # named tensors
 from rushlight.nn.batchnorm import _BatchNorm
 from rushlight.nn.module import Module
 from rushlight.nn.utils import stateless
-from rushlight.ops.rearrange import stack
+from rushlight.ops.joining import stack
 from rushlight.tensor import Tensor
 
 __all__ = ["functional_call", "replace_all_batch_norm_modules_", "stack_module_state"]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any  # tensors or sequences of them
 
-from rushlight.ops.rearrange import stack
+from rushlight.ops.joining import stack
 
 Group = tuple[str, ...]  # the names that one dimension is made of; () has size 1
 ELLIPSIS = "..."

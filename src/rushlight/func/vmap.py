@@ -12,7 +12,7 @@ from typing import Any  # functions of anything
 
 from rushlight import tree, views
 from rushlight.ops import batching
-from rushlight.ops.rearrange import cat
+from rushlight.ops.joining import cat
 from rushlight.tensor import Tensor
 from rushlight.trace.tape import next_sequence
 from rushlight.trace.write import write

@@ -142,7 +142,7 @@ def _seen(key: Any, value: Any, masks: tuple[Any, ...]) -> tuple[Any, Any]:
 
 
 def _causal(rows: int, columns: int) -> Any:
-    from rushlight.ops.creation import ARANGE  # a later family
+    from rushlight.ops.ranges import ARANGE  # a later family
 
     here = ARANGE(0, 1, length=rows, dtype=dt.int64).reshape(-1, 1)
     return ARANGE(0, 1, length=columns, dtype=dt.int64).reshape(1, -1) <= here

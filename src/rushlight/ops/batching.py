@@ -232,7 +232,7 @@ def _joined(
 ) -> Any:
     """The results of calls for each sample of a batch, as samples of it."""
     from rushlight.ir.batch import warn_of_loop  # only inside of vmap
-    from rushlight.ops.rearrange import stack  # a later family
+    from rushlight.ops.joining import stack  # a later family
 
     warn_of_loop(function.__name__, "")
     apart = [

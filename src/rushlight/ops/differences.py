@@ -7,7 +7,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.ops.elementwise import the_tensor
-from rushlight.ops.rearrange import cat
+from rushlight.ops.joining import cat
 from rushlight.ops.registry import public
 
 

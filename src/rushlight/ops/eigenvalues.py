@@ -11,10 +11,10 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight.ir.host import takes_batches
-from rushlight.ops.creation import EYE
 from rushlight.ops.elementwise import WHERE, masked, real_part, shared
 from rushlight.ops.linear_algebra import Array, check_square
 from rushlight.ops.linear_solve import SOLVE
+from rushlight.ops.ranges import EYE
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import linalg_eig
 

@@ -290,7 +290,7 @@ def _check_offsets(offsets: Any, length: int) -> None:
 
 
 def _arange(count: int) -> Any:
-    from rushlight.ops.creation import ARANGE  # a later family
+    from rushlight.ops.ranges import ARANGE  # a later family
 
     return ARANGE(0, 1, length=count, dtype=dt.int64)
 

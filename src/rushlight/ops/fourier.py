@@ -18,8 +18,9 @@ from rushlight import config, views
 from rushlight import dtypes as dt
 from rushlight.ir.host import takes_batches
 from rushlight.layout import check_layout
-from rushlight.ops.creation import ARANGE, with_grad
+from rushlight.ops.creation import with_grad
 from rushlight.ops.elementwise import CAST
+from rushlight.ops.ranges import ARANGE
 from rushlight.ops.rearrange import constant_pad, roll
 from rushlight.ops.registry import Linearity, Op, TensorType, public
 

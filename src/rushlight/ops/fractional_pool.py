@@ -6,8 +6,8 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.ops.creation import ARANGE
 from rushlight.ops.random import rand
+from rushlight.ops.ranges import ARANGE
 from rushlight.ops.registry import public
 from rushlight.ops.windows import Sizes, sizes_for
 

@@ -14,8 +14,11 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight.ops.elementwise import scaled
-from rushlight.ops.random import _floating, _source, _take, numpy_stream
+from rushlight.ops.random import floating as _floating
+from rushlight.ops.random import next_counter as _take
+from rushlight.ops.random import source_of as _source
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
+from rushlight.ops.samples import numpy_stream
 from rushlight.ops.special import digamma
 
 _LARGE = 1e4  # from here on the cube root of x is normal to more digits than are asked for

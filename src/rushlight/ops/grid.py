@@ -14,9 +14,9 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.ops.creation import LINSPACE
 from rushlight.ops.elementwise import scaled
-from rushlight.ops.rearrange import stack
+from rushlight.ops.joining import stack
+from rushlight.ops.ranges import LINSPACE
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.views import View
 

@@ -16,10 +16,11 @@ import numpy as np
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops import batching
-from rushlight.ops.creation import ARANGE, FILL, FULL
+from rushlight.ops.creation import FILL, FULL
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.movement import bounded_index
+from rushlight.ops.ranges import ARANGE
 from rushlight.ops.rearrange import FLIP
 from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.ops.view_ops import PICK, take_view

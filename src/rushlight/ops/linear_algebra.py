@@ -16,8 +16,8 @@ from rushlight import errors
 from rushlight.ir.host import takes_batches
 from rushlight.ops import batching
 from rushlight.ops.complex_parts import resolve_conj
-from rushlight.ops.creation import EYE
 from rushlight.ops.elementwise import WHERE, masked, real_part, shared
+from rushlight.ops.ranges import EYE
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import (
     QR,
@@ -131,7 +131,7 @@ def _qr_vjp(g: Any, out: Any, a: Any, mode: str) -> Any:
     own = solve_triangular(r[..., :m].mH, gq + q @ inner, upper=False, left=False)
     if not rest.shape[-1]:
         return own
-    from rushlight.ops.rearrange import cat  # a later family
+    from rushlight.ops.joining import cat  # a later family
 
     return cat([own, q @ gr[..., m:]], -1)
 

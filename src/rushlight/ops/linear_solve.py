@@ -10,7 +10,6 @@ from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.ir.host import takes_batches
 from rushlight.ops.complex_parts import COMPLEX
-from rushlight.ops.creation import EYE
 from rushlight.ops.elementwise import WHERE, conjugate, scaled
 from rushlight.ops.linear_algebra import (
     SVD_OP,
@@ -22,6 +21,7 @@ from rushlight.ops.linear_algebra import (
     raise_if_failed,
     symmetric,
 )
+from rushlight.ops.ranges import EYE
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import (
     inv_ex_result,

@@ -14,9 +14,9 @@ from rushlight import errors, views
 from rushlight.config import gradients_off
 from rushlight.ops import batching
 from rushlight.ops.activation import logsigmoid, softplus
-from rushlight.ops.creation import ARANGE
 from rushlight.ops.cross_entropy import reduction_of
 from rushlight.ops.elementwise import check_tensors, pointwise, scaled
+from rushlight.ops.ranges import ARANGE
 from rushlight.ops.registry import OPS, public
 
 

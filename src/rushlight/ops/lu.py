@@ -14,10 +14,10 @@ from rushlight import dtypes as dt
 from rushlight import errors
 from rushlight.ir.host import takes_batches
 from rushlight.ops import batching, return_types
-from rushlight.ops.creation import EYE
+from rushlight.ops.joining import cat
 from rushlight.ops.linear_algebra import Array, check_matrix, check_square, sizes_of
 from rushlight.ops.linear_solve import solve_triangular
-from rushlight.ops.rearrange import cat
+from rushlight.ops.ranges import EYE
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight.ir.host import takes_batches
+from rushlight.ops.joining import cat
 from rushlight.ops.linear_algebra import Array, check_square
-from rushlight.ops.rearrange import cat
 from rushlight.ops.registry import Op, public
 
 TERMS = 20  # of the series, where the norm is at most 1/2: the rest is below 1e-25

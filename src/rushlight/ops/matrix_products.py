@@ -6,10 +6,11 @@ import math
 from typing import Any  # operands are tensors
 
 from rushlight import errors, views
-from rushlight.ops.creation import EYE, FULL, unrelated
+from rushlight.ops.creation import FULL, unrelated
 from rushlight.ops.elementwise import conjugate
+from rushlight.ops.joining import cat
 from rushlight.ops.linear_solve import inv, solve
-from rushlight.ops.rearrange import cat
+from rushlight.ops.ranges import EYE
 from rushlight.ops.registry import public
 
 

@@ -13,7 +13,8 @@ from rushlight import dtypes as dt
 from rushlight.ops.attention import attend, scaled_dot_product_attention
 from rushlight.ops.contract import linear
 from rushlight.ops.creation import FULL
-from rushlight.ops.rearrange import cat, constant_pad_nd
+from rushlight.ops.joining import cat
+from rushlight.ops.rearrange import constant_pad_nd
 from rushlight.ops.registry import public
 
 

@@ -16,7 +16,7 @@ from rushlight import config, errors
 from rushlight import dtypes as dt
 from rushlight.ops.contract import CONTRACT, matmul
 from rushlight.ops.elementwise import WHERE
-from rushlight.ops.rearrange import cat, stack
+from rushlight.ops.joining import cat, stack
 from rushlight.ops.registry import Op, TensorType
 
 # -- what the cells share

@@ -9,9 +9,10 @@ import numpy as np
 
 from rushlight.ir.host import takes_batches
 from rushlight.ops.complex_parts import resolve_conj
-from rushlight.ops.creation import EYE, unrelated
+from rushlight.ops.creation import unrelated
 from rushlight.ops.elementwise import conjugate
 from rushlight.ops.linear_algebra import Array, check_matrix
+from rushlight.ops.ranges import EYE
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import geqrf as geqrf_result
 

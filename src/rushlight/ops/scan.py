@@ -32,9 +32,9 @@ def suffix_recurrence(a: Any, b: Any, dim: int) -> Any:
 
 
 def _cat(parts: list[Any], dim: int) -> Any:
-    from rushlight.ops import rearrange  # a later family
+    from rushlight.ops import joining  # a later family
 
-    return rearrange.cat(parts, dim)
+    return joining.cat(parts, dim)
 
 
 def _next(x: Any, dim: int, last: float) -> Any:

@@ -16,8 +16,8 @@ from rushlight.ops.activation import rrelu as _rrelu
 from rushlight.ops.creation import FULL
 from rushlight.ops.elementwise import CAST, WHERE
 from rushlight.ops.matrix_norm import matrix_norm_of
-from rushlight.ops.random import bernoulli
 from rushlight.ops.registry import public
+from rushlight.ops.samples import bernoulli
 from rushlight.ops.statistics import NORM
 
 _REDUCTIONS = ("none", "mean", "sum")

@@ -14,8 +14,9 @@ from rushlight import config
 from rushlight.dtypes import dtype, float64
 from rushlight.layout import check_layout
 from rushlight.ops.bessel import i0
-from rushlight.ops.creation import ARANGE, FULL, with_grad
+from rushlight.ops.creation import FULL, with_grad
 from rushlight.ops.elementwise import CAST
+from rushlight.ops.ranges import ARANGE
 from rushlight.ops.registry import public
 
 Formula = Callable[[Any, int], Any]  # of the points 0, 1, ... and the number of the last one

@@ -14,7 +14,8 @@ from rushlight import config
 from rushlight import dtypes as dt
 from rushlight.layout import strided
 from rushlight.ops.bessel import i0
-from rushlight.ops.creation import FILL, linspace, ones
+from rushlight.ops.creation import FILL, ones
+from rushlight.ops.ranges import linspace
 from rushlight.tensor import Tensor
 
 __all__ = [
