@@ -160,3 +160,26 @@ def test_a_long_row_has_its_first_elements_and_its_median():
 def test_a_permutation_has_every_number_once():
     for n in (0, 1, 2, 5, 1000):
         assert sorted(rushlight.randperm(n).tolist()) == list(range(n))
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "int32", "int64", "uint64"])
+@pytest.mark.parametrize("count", [2000, 40_000])
+def test_integers_close_to_each_other(kind: str, count: int) -> None:
+    info = np.iinfo(kind)
+    width = min(1900, int(info.max) - int(info.min))
+    for low in (int(info.min), int(info.max) - width, max(int(info.min), -700)):
+        rng = np.random.default_rng(count)
+        steps = rng.integers(0, width, (2, count), endpoint=True)
+        values = (steps.astype(object) + low).astype(kind)
+        x = rushlight.tensor(values)
+        found, inverse, counts = x.unique(return_inverse=True, return_counts=True)
+        expected = np.unique(values, return_inverse=True, return_counts=True)
+        for got, want in zip((found, inverse, counts), expected, strict=True):
+            assert np.array_equal(got.numpy(), want)
+        assert found.dtype is x.dtype and inverse.dtype is counts.dtype is rushlight.int64
+        assert np.array_equal(x.unique().numpy(), expected[0])
+        assert np.array_equal(x.unique(return_counts=True)[1].numpy(), expected[2])
+        if kind != "uint64":
+            assert np.array_equal(x.argsort(1).numpy(), np.argsort(values, 1, "stable"))
+            reverse = np.argsort(-values.astype(object), 1, "stable")
+            assert np.array_equal(x.argsort(1, True).numpy(), reverse)

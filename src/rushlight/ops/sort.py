@@ -29,6 +29,8 @@ from rushlight.ops.order_keys import (
 from rushlight.ops.reduce import amax_vjp
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
+_LONG = 1024  # elements that a table of values pays for
+
 # -- sorting
 
 
@@ -40,7 +42,7 @@ def argsort_rows(rows: Any, descending: bool) -> Any:
     if rows.dtype.kind in "iu" and rows.shape[-1] <= POSITION:
         low, high = rows.min(), rows.max()
         if int(high) - int(low) < 1 << 31:
-            rank = (high - rows if descending else rows - low).astype(np.int64)
+            rank = (high - rows if descending else rows - low).astype(np.int64, copy=False)
             return sorted_positions(rank << BITS | np.arange(rows.shape[-1]))
     if not descending:
         return np.argsort(rows, axis=-1, kind="stable")
@@ -365,15 +367,44 @@ def unique(
             "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
             "applied"
         )
-    found, inverse, counts = np.unique(
-        values, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
-    )
-    inverse = inverse.reshape(values.shape if axis is None else (-1,))
+    found, inverse, counts = _different(values, axis, return_inverse, return_counts)
     return _packed(
         UNIQUE(made_of(found, input.dtype), input),
         made_of(inverse, dt.int64) if return_inverse else None,
         made_of(counts, dt.int64) if return_counts else None,
     )
+
+
+def _different(values: Any, axis: int | None, wants_inverse: bool, wants_counts: bool) -> Any:
+    """The different values, where each is among them, and how often; None for what nobody
+    wants.
+    """
+    if axis is None and values.dtype.kind in "iu" and values.size >= _LONG:
+        low, high = values.min(), values.max()
+        if int(high) - int(low) < values.size:
+            return _different_by_table(values, low, wants_inverse)
+    found, *more = np.unique(
+        values,
+        return_inverse=wants_inverse,
+        return_counts=wants_counts,
+        axis=axis,
+        equal_nan=False,
+    )
+    inverse = (
+        more[0].reshape(values.shape if axis is None else (-1,)) if wants_inverse else None
+    )
+    return found, inverse, more[-1] if wants_counts else None
+
+
+def _different_by_table(values: Any, low: Any, wants_inverse: bool) -> Any:
+    """The same of integers that are close to each other: counted in a table, not sorted."""
+    wide = values if values.dtype == np.uint64 else values.astype(np.int64, copy=False)
+    place = (wide - low.astype(wide.dtype)).astype(np.int64, copy=False)
+    table = np.bincount(place.reshape(-1))
+    present = np.flatnonzero(table)
+    found = present.astype(wide.dtype) + low.astype(wide.dtype)
+    inverse = (np.cumsum(table > 0) - 1)[place] if wants_inverse else None
+    return found.astype(values.dtype), inverse, table[present]
 
 
 @public("torch", "Tensor")
