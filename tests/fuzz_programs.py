@@ -19,6 +19,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 import program_tables as tables
 import torch
-from program_draws import Draw, execute, literal, names_of, namespace
+from program_draws import Draw, execute, literal, name_in, names_of, namespace, tensors_in
 
 import rushlight
 from rushlight import config
@@ -43,7 +44,8 @@ RELATIVE = {
 CHUNK = 100  # programs that a process runs
 _NOISY = 3  # runs of PyTorch with moved results
 _AMPLIFIED = 64.0  # how much farther than those a right value may be
-_SECONDS = 120  # for a trial
+_SECONDS = 60  # of processors for a trial
+_WAIT = 900  # for a trial on a busy machine
 
 
 @dataclass
@@ -98,6 +100,15 @@ def items(library: Any, label: str, value: Any) -> Iterator[Item]:
     elif isinstance(value, list | tuple) and not isinstance(value, library.Size):
         for i, part in enumerate(value):
             yield from items(library, f"{label}[{i}]", part)
+    elif isinstance(value, dict):
+        for key in sorted(value, key=str):
+            yield from items(library, f"{label}[{key!r}]", value[key])
+    elif isinstance(value, library.nn.Module):
+        for key, part in (*value.named_parameters(), *value.named_buffers()):
+            yield from items(library, f"{label}[{key!r}]", part)
+            yield from items(library, f"{label}[{key!r}].grad", part.grad)
+    elif isinstance(value, library.optim.Optimizer):
+        yield from items(library, label, value.state_dict()["state"])
     elif isinstance(value, bool | int | float | complex):
         yield Item(label, np.array(value), type(value).__name__)
     else:
@@ -154,21 +165,29 @@ def expected(lines: Lines) -> Expected:
     def spread(line: str, names: dict[str, Any]) -> None:
         now = dict(_versions(names))
         uses, makes = names_of(line)
-        if re.search(tables.FREE, line) or free & uses:
-            free.update(makes)
-            free.update(n.split("[")[0] for n, v in now.items() if versions.get(n, v) != v)
-            if re.search(r"backward\(|step\(|\.grad\b|_hook", line):
+        changed = {name_in(n) for n, v in now.items() if versions.get(n, v) != v}
+        derives = re.search(tables.DERIVES, line) is not None
+        if re.search(tables.FREE, line) or free & uses or _misread(line, names):
+            free.update(makes | changed)
+            if derives or ".grad" in line or "_hook" in line:
                 free.add("grad")
+        for name in (makes | changed) & names.keys():
+            if any(_undefined(t, derives) for _, t in _tensors(names[name], name)):
+                free.add(name)
+        if derives and any(_undefined(t, derives) for t in _gradients(names)):
+            free.add("grad")
         versions.clear()
         versions.update(now)
 
     # views made without gradients say in PyTorch that they have them
-    unlike = rf"no_grad|{tables.WITHOUT_HISTORY}"
-    if re.search(unlike, "\n".join(lines)):
+    text = "\n".join(lines)
+    if re.search(rf"no_grad|{tables.WITHOUT_HISTORY}", text):
         free |= {"requires_grad", "grad"}
+    if re.search(tables.OTHER_HISTORY, text):
+        free.add("requires_grad")
     clean = run(torch, lines, spread)
     bounds: list[Any] = [0.0] * len(clean)
-    solves = re.search(tables.SOLVING, "\n".join(lines)) is not None
+    solves = re.search(tables.SOLVING, text) is not None
     for seed in range(_NOISY):
         try:
             moved = run(torch, lines, Noise(seed, solves))
@@ -189,12 +208,46 @@ def _versions(names: dict[str, Any]) -> Iterator[tuple[str, int]]:
                 yield label, t._version
 
 
+def _gradients(names: dict[str, Any]) -> Iterator[Any]:
+    for name, value in names.items():
+        for _, t in _tensors(value, name):
+            with contextlib.suppress(RuntimeError):  # a view that a write made unusable
+                if t.is_leaf and t.grad is not None:
+                    yield t.grad
+
+
+def _undefined(t: torch.Tensor, derives: bool) -> bool:
+    """Whether PyTorch's value may differ from the right one: complex infinities, which its
+    functions do not treat as C does, and derivatives that are not a number, which are 0 here
+    where the gradient that arrives is 0 (docs/differences.md).
+    """
+    if t.is_complex():
+        return not torch.view_as_real(t.detach().resolve_conj()).isfinite().all()
+    return derives and t.is_floating_point() and bool(t.detach().isnan().any())
+
+
+def _misread(line: str, names: dict[str, Any]) -> bool:
+    """Whether PyTorch reads what it should not: beyond the elements of an expanded tensor for
+    medians, what it has written itself where a source is part of the target, and factors of a
+    matrix that has none, where `info` says so.
+    """
+    uses, makes = names_of(line)
+    operands = [t for n in uses if n in names for _, t in _tensors(names[n], n)]
+    if "median(" in line:
+        return "expand(" in line or any(0 in t.stride() for t in operands)
+    if re.search(tables.SCATTERS, line):
+        memories = {t.untyped_storage().data_ptr() for t in operands}
+        return len(memories) < len(re.findall(r"\bv\d+", line)) - len(makes)
+    if re.search(r"_ex\(", line):
+        made = [t for n in makes if n in names for _, t in _tensors(names[n], n)]
+        return any(t.dtype is torch.int32 and bool(t.any()) for t in made)
+    return False
+
+
 def _tensors(value: Any, label: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, torch.Tensor):
-        yield label, value
-    elif isinstance(value, list | tuple):
-        for i, part in enumerate(value):
-            yield from _tensors(part, f"{label}[{i}]")
+    if isinstance(value, torch.optim.Optimizer):
+        value = value.state_dict()["state"]
+    yield from tensors_in(value, label)
 
 
 def _distance(a: Item, b: Item) -> Any:
@@ -258,6 +311,8 @@ class Noise:
 
 
 def different(want: Item, got: Item, bound: Any, free: bool, number: float) -> str:
+    if free and (want.value is None or got.value is None):
+        return ""
     if want.label != got.label or want.dtype != got.dtype:
         return f"{got.label} is {got.dtype}, expected {want.label} {want.dtype}"
     if want.requires_grad != got.requires_grad:
@@ -474,23 +529,33 @@ def chunk(
     """Check seeds, and tell of each before it begins."""
     counts: collections.Counter[str] = collections.Counter()
     signal.signal(signal.SIGALRM, _late)
+    signal.signal(signal.SIGPROF, _late)
     for seed in range(first, last):
         if time.monotonic() > end:
             break
         print(f"begins {seed}", file=stream, flush=True)
-        signal.alarm(_SECONDS)
         try:
-            found = check(seed, samples, counts)
+            found = in_time(seed, samples, counts)
         except _Late:
             found = f"seed {seed}: takes more than {_SECONDS} s"
         except Exception:
             found = f"seed {seed}: {traceback.format_exc(limit=-6)}"
-        signal.alarm(0)
         counts["(programs)"] += 1
         if found:
             counts["(bad)"] += 1
             print(found, flush=True)
     return counts
+
+
+def in_time(seed: int, samples: bool, counts: collections.Counter[str]) -> str:
+    """`check`, or `_Late` where that computes, or waits, for too long."""
+    signal.setitimer(signal.ITIMER_PROF, _SECONDS)
+    signal.alarm(_WAIT)
+    try:
+        return check(seed, samples, counts)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.alarm(0)
 
 
 def main(arguments: list[str]) -> int:
@@ -504,12 +569,21 @@ def main(arguments: list[str]) -> int:
     torch.set_num_threads(1)
     end = time.monotonic() + 60 * wish.minutes
     total: collections.Counter[str] = collections.Counter()
-    for first in range(wish.first, wish.last, CHUNK):
-        if time.monotonic() > end:
-            break
-        total += apart(first, min(first + CHUNK, wish.last), not wish.no_samples, end)
+    with own_cache():
+        for first in range(wish.first, wish.last, CHUNK):
+            if time.monotonic() > end:
+                break
+            total += apart(first, min(first + CHUNK, wish.last), not wish.no_samples, end)
     report(total)
     return total["(bad)"]
+
+
+@contextlib.contextmanager
+def own_cache() -> Iterator[None]:
+    """Kernels of random programs must not push those of real ones out of the user's cache."""
+    with tempfile.TemporaryDirectory(prefix="rushlight-fuzz-") as folder:
+        os.environ["RUSHLIGHT_CACHE_DIR"] = folder
+        yield
 
 
 def apart(first: int, last: int, samples: bool, end: float) -> collections.Counter[str]:

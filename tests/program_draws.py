@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import program_modules as modules
 import program_tables as tables
 import torch
 
@@ -30,6 +31,7 @@ DTYPES = (
     torch.complex64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 )  # fmt: skip
 WEIGHTS = (40, 20, 4, 6, 12, 5, 6, 3, 1, 1, 2, 4)
+EVEN = (1,) * 6
 PLAIN = (
     bool, int, float, complex, str, torch.dtype, torch.memory_format, torch.layout,
 )  # fmt: skip
@@ -41,7 +43,10 @@ class Refused(Exception):
 
 def namespace(library: Any) -> dict[str, Any]:
     """What a program finds when it starts."""
-    return {"torch": library, "inf": math.inf, "nan": math.nan}
+    names = {"torch": library, "inf": math.inf, "nan": math.nan}
+    exec(modules.PRELUDE, names)
+    del names["__builtins__"]
+    return names
 
 
 @functools.cache
@@ -52,6 +57,11 @@ def names_of(statement: str) -> tuple[frozenset[str], frozenset[str]]:
         if isinstance(node, ast.Name) and re.fullmatch(r"v\d+", node.id):
             (makes if isinstance(node.ctx, ast.Store) else uses).add(node.id)
     return frozenset(uses), frozenset(makes)
+
+
+def name_in(expression: str) -> str:
+    """The name that an expression of `Draw.tensors` begins with."""
+    return re.split(r"[\[.]", expression)[0]
 
 
 @functools.cache
@@ -66,6 +76,11 @@ def tensors_in(value: Any, expression: str = "") -> Iterator[tuple[str, torch.Te
     elif isinstance(value, list | tuple):
         for i, part in enumerate(value):
             yield from tensors_in(part, f"{expression}[{i}]")
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from tensors_in(part, f"{expression}[{key!r}]")
+    else:
+        yield from modules.tensors_of(value, expression)
 
 
 def overlaps(t: torch.Tensor) -> bool:
@@ -109,7 +124,10 @@ class Draw:
         self.names = namespace(torch)
         self.drawn: list[str] = []  # which functions the program calls
         self.samples = samples
-        self.dtype = self.rng.choices(DTYPES[:6], WEIGHTS[:6])[0]
+        self.models: list[modules.Model] = []
+        self.optimizers: dict[str, modules.Model] = {}
+        weights = self.rng.choice((WEIGHTS[:6], WEIGHTS[:6], EVEN))
+        self.dtype = self.rng.choices(DTYPES[:6], weights)[0]
         self.sizes = [self.rng.choice((1, 2, 3, 4, 5, 7, 15)) for _ in range(3)]
         torch.manual_seed(seed)
         torch.compiler.set_stance("force_eager")  # PyTorch's compiler is not what is tested
@@ -132,7 +150,7 @@ class Draw:
         state = self._versions()
         try:
             execute(statement, self.names)
-            self._check(before)
+            self._check(statement, before, state)
         except Exception as error:
             self.names = before
             if self._versions() != state:
@@ -142,13 +160,18 @@ class Draw:
             raise Refused from error
         self.lines.append(statement)
 
-    def _versions(self) -> list[tuple[int, Any]]:
-        found = []
-        for _, t in self.tensors():
-            found.append((0 if t.is_inference() else t._version, t.shape))
-        return found
+    def _versions(self) -> dict[str, tuple[int, Any]]:
+        return {e: (0 if t.is_inference() else t._version, t.shape) for e, t in self.tensors()}
 
-    def _check(self, before: dict[str, Any]) -> None:
+    def _check(self, statement: str, before: dict[str, Any], state: dict[str, Any]) -> None:
+        uses, makes = names_of(statement)
+        now = self._versions()
+        for e, t in self.tensors():
+            written = state.get(e, now[e]) != now[e]
+            if written and overlaps(t) and name_in(e) in uses:
+                raise Refused  # what a write through it does is not defined
+        if re.search(tables.FORWARD, statement):
+            self._check_tangents(uses, makes)
         for name, value in self.names.items():
             if name[0] != "v" or before.get(name) is value:
                 continue
@@ -157,8 +180,16 @@ class Draw:
                     raise Refused
                 if t.dtype not in DTYPES or t.device.type != "cpu":
                     raise Refused
-                if overlaps(t):  # what a write to it does is not defined
-                    raise Refused
+
+    def _check_tangents(self, uses: frozenset[str], makes: frozenset[str]) -> None:
+        """PyTorch's tangents of numbers that are multiplied are float64, whatever their dtype
+        is.
+        """
+        wide = (torch.float64, torch.complex128)
+        read = {t.dtype for e, t in self.tensors() if name_in(e) in uses}
+        made = {t.dtype for e, t in self.tensors() if name_in(e) in makes}
+        if made & {*wide} and not read & {*wide}:
+            raise Refused
 
     def tensors(self) -> list[tuple[str, torch.Tensor]]:
         """Every tensor of the program, with its expression."""
@@ -210,15 +241,18 @@ class Draw:
         except Refused:
             pass
 
-    def fitted(self, shape: Any, dtype: torch.dtype) -> str:
-        """An expression of this shape made of views of the program's values."""
+    def fitted(self, shape: Any, dtype: torch.dtype, repeats: bool = True) -> str:
+        """An expression of this shape made of views of the program's values, which may have
+        elements several times.
+        """
         count, rng = math.prod(shape), self.rng
         expression, t = self.pick(lambda t: t.dtype is dtype)
         if tuple(t.shape) == tuple(shape):
             return expression
         if not dtype.is_floating_point and not dtype.is_complex and dtype is not torch.bool:
             raise Refused
-        if t.ndim == len(shape) and all(n in (1, m) for n, m in zip(t.shape, shape)):
+        stretches = t.ndim == len(shape) and all(n in (1, m) for n, m in zip(t.shape, shape))
+        if repeats and stretches:
             return f"{expression}.expand({tuple(shape)})"
         if tuple(t.shape) == tuple(reversed(shape)):
             return f"{expression}.permute({tuple(reversed(range(t.ndim)))})"
@@ -232,7 +266,7 @@ class Draw:
         if t.numel() >= count:
             start = rng.randint(0, t.numel() - count)
             return f"{expression}.reshape(-1)[{start}:{start + count}].reshape({tuple(shape)})"
-        if t.numel() and count <= 64:
+        if repeats and t.numel() and count <= 64:
             times = -(-count // t.numel())
             repeated = f"{expression}.reshape(-1).repeat({times})"
             return f"{repeated}[:{count}].reshape({tuple(shape)})"
@@ -342,6 +376,71 @@ def body(draw: Draw, name: str) -> str:
     return expression
 
 
+def module(draw: Draw) -> None:
+    """A module for some input, and its first call."""
+    expression, x = draw.pick(
+        lambda t: 2 <= t.ndim <= 4 and t.is_floating_point() and 0 < t.numel() <= 300
+    )
+    made, name = modules.layer(draw.rng, x), draw.new()
+    draw.run(f"{name} = {made}")
+    text = modules.call(made, name, expression)
+    try:
+        draw.run(f"{draw.new()} = {text}")
+    except Refused:
+        draw.lines.pop()
+        del draw.names[name]
+        raise
+    draw.models.append(modules.Model(name, expression, text))
+    draw.drawn.append(made)
+
+
+def use(draw: Draw, table: list[str]) -> None:
+    """A statement about a module of the program."""
+    if not draw.models:
+        raise Refused
+    used(draw, draw.rng.choice(draw.models), draw.rng.choice(table))
+
+
+def used(draw: Draw, model: modules.Model, template: str, optimizer: str = "") -> None:
+    draw.run(
+        template.format(
+            m=model.name, x=model.source, call=model.call, new=draw.new(), o=optimizer,
+            i=draw.rng.randint(1, 3),
+        )
+    )  # fmt: skip
+    draw.drawn.append(template)
+
+
+def optimizer(draw: Draw) -> None:
+    if not draw.models:
+        raise Refused
+    model, name = draw.rng.choice(draw.models), draw.new()
+    used(draw, model, "{new} = " + draw.rng.choice(modules.OPTIMIZERS))
+    draw.optimizers[name] = model
+
+
+def training(draw: Draw) -> None:
+    """A statement about an optimizer of the program."""
+    if not draw.optimizers:
+        raise Refused
+    name = draw.rng.choice(list(draw.optimizers))
+    used(draw, draw.optimizers[name], draw.rng.choice(modules.TRAINING), name)
+
+
+def transformed(draw: Draw) -> None:
+    """A function made from functions, of a tensor or numbers."""
+    rng = draw.rng
+    expression, x = draw.pick(lambda t: t.is_floating_point() and 0 < t.numel() <= 60)
+    text = body(draw, "a")
+    if rng.random() < 0.4:
+        text += filled(draw, rng.choice(tables.CAPTURED))
+    text = f"(lambda a: {text})"
+    for _ in range(rng.randint(1, 3)):
+        text = rng.choice(tables.COMPOSED).format(f=text)
+    draw.run(f"{draw.new()} = {text}({expression})")
+    draw.drawn.append(text)
+
+
 KINDS: dict[Callable[[Draw], None], int] = {
     (lambda draw: from_table(draw, tables.POINTWISE)): 12,
     (lambda draw: from_table(draw, tables.REDUCING)): 8,
@@ -352,6 +451,12 @@ KINDS: dict[Callable[[Draw], None], int] = {
     (lambda draw: from_table(draw, tables.CONTROL)): 6,
     (lambda draw: from_table(draw, tables.TRANSFORMS)): 7,
     (lambda draw: from_table(draw, tables.OTHERS)): 5,
+    (lambda draw: from_table(draw, tables.COMPILED)): 4,
+    (lambda draw: transformed(draw)): 8,
+    (lambda draw: module(draw)): 5,
+    (lambda draw: use(draw, modules.USES)): 30,
+    (lambda draw: optimizer(draw)): 15,
+    (lambda draw: training(draw)): 40,
     (lambda draw: draw.input() and None): 3,
     (lambda draw: sampled(draw)): 45,
 }
@@ -376,7 +481,8 @@ def samples_of(name: str, dtype: torch.dtype) -> list[Any]:
     __import__("numpy").random.seed(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = database()[name].sample_inputs("cpu", dtype)
+        op = database()[name]
+        made = op.sample_inputs_func(op, "cpu", dtype, False)  # without a seed for each
         found = [s for s in itertools.islice(made, 60) if _small(s)]
     return found
 
@@ -419,12 +525,14 @@ def sampled(draw: Draw) -> None:
 def call(draw: Draw, op: Any, sample: Any, adopts: bool) -> None:
     """One sample of an operator as a statement, in one of its forms."""
     rng, lines = draw.rng, []
+    solves = re.search(tables.SOLVING, op.name) is not None  # equal rows are singular matrices
 
     def source(value: Any, first: bool = False) -> str:
         if isinstance(value, torch.Tensor):
             if adopts and rng.random() < 0.7:
                 try:
-                    return draw.tempered(draw.fitted(value.shape, value.dtype), value.dtype)
+                    fits = draw.fitted(value.shape, value.dtype, repeats=not solves)
+                    return draw.tempered(fits, value.dtype)
                 except Refused:
                     pass
             text = literal(value, 12 if "linalg" in op.name else 4)
@@ -502,7 +610,7 @@ def with_out(draw: Draw, call: str) -> str:
     except Exception:
         raise Refused from None
     read = [t for n in names_of(call)[0] for _, t in tensors_in(names[n])]
-    memories = {t.untyped_storage().data_ptr() for t in read}
+    memories = {_memory(t) for t in read}
     outs = []
     for _, made in tensors_in(names[new]):
         fits = [
@@ -511,11 +619,18 @@ def with_out(draw: Draw, call: str) -> str:
             if t.shape == made.shape
             and t.dtype is made.dtype
             and not t.requires_grad
-            and t.untyped_storage().data_ptr() not in memories
+            and _memory(t) not in memories
         ]
         outs.append(draw.rng.choice([*fits, f"torch.empty(0, dtype={made.dtype})"]))
     out = outs[0] if isinstance(names[new], torch.Tensor) else f"({', '.join(outs)},)"
     return f"with torch.no_grad():\n    {new} = {call[:-1]}, out={out})"
+
+
+def _memory(t: torch.Tensor) -> int:
+    try:
+        return t.untyped_storage().data_ptr()
+    except RuntimeError:  # it has none
+        raise Refused from None
 
 
 @functools.cache

@@ -142,6 +142,10 @@ VIEWS = templates(r"""
 {new} = {any}.view(torch.uint8)
 {new} = {any}.rot90()
 {new} = {any}.diag_embed()
+{new} = {any}.flatten()[1:]
+{new} = {any}.as_strided((3, 2), (1, 1))
+{new} = {any}.unfold({d}, 3, 1)
+{new} = {any}.view(-1).unfold(0, 3, 2)
 {new} = {any}.tril()
 """)
 
@@ -200,11 +204,19 @@ torch.mul({any}, {any}, out={any})
 {any} ^= 1
 {x} **= 2
 {any}.as_strided((2,), (1,)).fill_({i})
-{x}.index_put_((torch.tensor([0, 0]),), {x}[0], accumulate=True)
+{x}.index_put_((torch.tensor([0, 0]),), {x}[0] * 1, accumulate=True)
 {real}.masked_scatter_({real} > 0, {same} * 1)
-{any}.resize_(2, 2)
+{new} = {any}.clone(memory_format=torch.contiguous_format)\nif {new}.numel() > 3:\n    {new}.resize_(2, 2)
 {any}.set_({any})
 {x}.swapaxes(0, -1)[0] = {c}
+{x1}[1:] = {x1}[:-1] * {c}
+{x1}[:-1].add_({x1}[1:].clone())
+{x1}.flip({d})[:1].zero_()
+{x2}.mT.copy_({x2} * {c})
+{x1}.narrow({d}, 0, 1).add_({x1}.select({d}, -1).unsqueeze({d}), alpha={c})
+{x1}.select({d}, 0).mul_({x1}.select({d}, -1).exp())
+for row in {x1}.unbind(0):\n    row.mul_({c})
+with torch.no_grad():\n    {any}.view(-1)[1:].copy_({any}.view(-1)[:-1].clone())
 torch._foreach_mul_([{x}, {same}.clone()], {c})
 """)
 
@@ -340,6 +352,46 @@ f = torch.compile(lambda a: {body}, mode='reduce-overhead')\n{new} = [f({x}) for
 f = torch.compile(lambda a: {body}, mode='reduce-overhead')\n{new} = [f({x}), f({same}), f({x} * 2), f({x})]
 """)
 
+# Functions of {f}, a function of a tensor.
+COMPOSED = templates(r"""
+torch.func.vmap({f})
+torch.func.vmap({f}, in_dims=-1, out_dims=-1)
+torch.func.grad(lambda a: ({f})(a).abs().sum())
+(lambda a: torch.func.jvp({f}, (a,), (a.cos(),))[1])
+(lambda a: (lambda out, pull: pull(out)[0])(*torch.func.vjp({f}, a)))
+(lambda a: torch.func.linearize({f}, a)[1](a.sin()))
+torch.func.jacrev({f})
+torch.func.jacfwd({f})
+torch.func.hessian(lambda a: ({f})(a).sum())
+torch.func.functionalize({f})
+(lambda a: torch.utils.checkpoint.checkpoint({f}, a, use_reentrant=False))
+torch.compile({f}, mode='reduce-overhead')
+(lambda a: ({f})(a.flip(0)) + ({f})(a) * 2)
+(lambda a: ({f})(a.clone().mul_(0.5)))
+(lambda a: torch.stack([({f})(row) for row in a]))
+""")
+
+# What a function that is transformed adds to its result: a tensor that it captures.
+CAPTURED = templates(r"""
+ * {real}.sum()
+ + {real}.tanh().mean()
+ - ({real} * {real}).mean()
+""")
+
+COMPILED = templates(r"""
+def f(a):\n    if a.sum() > 0:\n        return {body}\n    return a.sin()\nf = torch.compile(f, mode='reduce-overhead')\n{new} = [f({real}), f(-{real}), f({real})]
+with torch.no_grad():\n    f = torch.compile(lambda a: {x}.mul_(0.5).add_(a), mode='reduce-overhead')\n    {new} = [f({same}).clone() for _ in range(3)]
+f = torch.compile(lambda a: (a[..., :1], {body}, a.mT), mode='reduce-overhead')\n{new} = [f({x2}) for _ in range(3)]
+n = [0]\ndef f(a):\n    n[0] += 1\n    return a * n[0]\nf = torch.compile(f, mode='reduce-overhead')\n{new} = [f({x}) for _ in range(3)]
+f = torch.compile(lambda a, k: a * k + {c}, mode='reduce-overhead')\n{new} = [f({x}, k) for k in (1, 2, 2.5, True)]
+f = torch.compile(lambda a: {body}, mode='reduce-overhead')\n{new} = [f({x1}), f({x1}[:1]), f({x1}), f({x1}.to(torch.float32))]
+f = torch.compile(lambda a: torch.autograd.grad(({body}).abs().sum(), a)[0], mode='reduce-overhead')\n{new} = [f({leaf}) for _ in range(3)]
+def f(a):\n    a.grad = None\n    ({body}).abs().sum().backward()\n    with torch.no_grad():\n        a -= 0.1 * a.grad\nf = torch.compile(f, mode='reduce-overhead')\nfor _ in range(3):\n    f({leaf})
+f = torch.compile(torch.func.grad(lambda a: ({body}).sum()), mode='reduce-overhead')\n{new} = [f({real}), f({real} * 0.5), f({real})]
+f = torch.compile(lambda a: [a.sum().item(), {body}], mode='reduce-overhead')\n{new} = [f({real}) for _ in range(3)]
+f = torch.compile(lambda a, b: torch.where(a > b, a, b * 2), mode='reduce-overhead')\n{new} = [f({real}, {same}), f({same}, {real}), f({real}, {real})]
+""")
+
 # What PyTorch's samples do not call.
 OTHERS = templates(r"""
 {new} = {any}.new_tensor([1, 2])
@@ -449,22 +501,33 @@ NOT_SAMPLED = (
     r"_backward|hash_tensor|chalf|^item$"
 )
 # Results that differ from PyTorch's and are right: random numbers, vectors of free sign, bytes;
-# PyTorch's bessel_j0 and airy_ai have seven right digits, its bicubic pixels are off by one; which
+# PyTorch's bessel_j0 and airy_ai have seven right digits, its other Bessel functions ten, its bicubic pixels are off by one; which
 # of equal elements a function points at; what is equal after rounding; ihfftn, which leaves what
 # is given as `out` empty.
 FREE = (
     r"rand|dropout|poisson|binomial|multinomial|bernoulli|normal_?\(|cauchy|exponential|geometric|"
-    r"uniform|gumbel|rrelu|fractional|lowrank|svd|eig|\.qr|lstsq|alpha_dropout|bessel_j0|view\(torch|"
+    r"uniform|gumbel|rrelu|fractional|lowrank|svd|eig|\.qr|lstsq|alpha_dropout|bessel_[jy]|view\(torch|"
     r"unique|airy|bicubic|ihfft.*out=|kthvalue|topk|mode\(|median\((?!.*values)|sort\((?!.*stable)"
 )
 # Programs that solve equations: how far their results may be off depends on equal numbers too.
 SOLVING = r"linalg|inv|solve|det\(|chol|lu\(|lu_|cdist|cond|cov|corrcoef"
+# Statements that take derivatives.
+DERIVES = r"backward\(|\bgrad\(|grad_and|jac|hess|hvp|vhp|vjp|jvp|linearize|step\("
+# Those that write by position: in PyTorch their sources may not be part of the target.
+SCATTERS = r"masked_scatter_|index_put_|\.put_\("
+# Those that do it forwards.
+FORWARD = r"jvp|jacfwd|hessian|linearize"
 # Errors of ours alone: PyTorch makes infinities, lets pass what is empty, or deprecates it; it
-# goes backward again where nothing was saved.
+# goes backward again where nothing was saved, and reads beyond the end of statistics.
 REFUSED = (
     r"matrix_exp.*torch.bfloat16|softmax.*torch.complex|no sparse gradients|index_fill_: unsupp|"
-    r"through the graph a second time|gather\(\): Expected dtype|mul: shapes \[0\] and \[0, "
+    r"through the graph a second time|gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
+    r"batch_norm: parameters should contain|"
+    r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
 )
 # Functions whose results never have a history here; PyTorch gives them one that it refuses to
 # differentiate.
 WITHOUT_HISTORY = r"unique|airy|bicubic|bincount|heaviside|binomial|detach_copy"
+# All results of one of PyTorch's functions have a history if one has; here those that depend on
+# what needs one. modified_bessel_i0 and i1 have derivatives here alone.
+OTHER_HISTORY = r"native_(layer|group|batch)_norm|modified_bessel_i"

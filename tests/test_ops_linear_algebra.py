@@ -181,6 +181,14 @@ def test_pseudoinverses(x):
     check("linalg.pinv", x, atol=2.0, second=False)
     check("linalg.matrix_rank", x, rtol=0.5)
 
+@pytest.mark.parametrize("cuts", [[0.1, 2.0], [[0.1], [0.3], [2.0]]])
+@pytest.mark.parametrize("x", [TALL, WIDE, A])
+def test_tolerances_of_pseudoinverses_broadcast(x, cuts):
+    cuts = np.array(cuts)
+    check("linalg.pinv", x, cuts, second=False, grad=False)
+    found = rushlight.linalg.pinv(rushlight.tensor(TALL), atol=rushlight.tensor(cuts))
+    assert found.shape == (*cuts.shape, 3, 5)
+
 
 def test_products_with_names():
     check("linalg.cross", normal(4, 3), normal(1, 3, seed=1))

@@ -435,7 +435,7 @@ def pinv(
     A: Any, rcond: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> Any:
     """Pseudoinverses (Moore-Penrose); singular values up to max(atol, rtol * the largest) count
-    as zero.
+    as zero. Tolerances broadcast with the batch of matrices.
 
     >>> torch.linalg.pinv(torch.tensor([[1.0, 1.0]]))
     tensor([[0.5000],
@@ -445,7 +445,7 @@ def pinv(
     a = symmetric(A) if hermitian else A
     rtol = rcond if rtol is None else rtol
     cut = cut_of(SVDVALS(a.detach()), a.shape, atol, rtol)
-    return PINV(a, cut.detach())
+    return PINV(a.expand(*cut.shape, *a.shape[-2:]), cut.detach())
 
 
 @public("torch", "Tensor")
