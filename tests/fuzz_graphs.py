@@ -1,5 +1,5 @@
 """Random graphs of primitives, compiled and interpreted: `python tests/fuzz_graphs.py FIRST
-LAST`.
+LAST [--minutes M]`.
 
 A trial builds a graph from a seed, asks for some of its values and may have others written over
 leaves, and compares everything with `loops/interpret.py`.
@@ -7,9 +7,11 @@ leaves, and compares everything with `loops/interpret.py`.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import random
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -302,9 +304,18 @@ def trial(seed: int) -> str:
     return ""
 
 
-def main(first: int, last: int) -> int:
-    bad = 0
-    for seed in range(first, last):
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int)
+    parser.add_argument("--minutes", type=float, default=1e9)
+    wish = parser.parse_args(arguments)
+    end = time.monotonic() + 60 * wish.minutes
+    bad = done = 0
+    for seed in range(wish.first, wish.last):
+        if time.monotonic() > end:
+            break
+        done += 1
         try:
             found = trial(seed)
         except Exception:
@@ -312,9 +323,9 @@ def main(first: int, last: int) -> int:
         if found:
             bad += 1
             print(f"seed {seed}: {found}", flush=True)
-    print(f"{last - first} graphs, {bad} bad")
+    print(f"{done} graphs, {bad} bad")
     return bad
 
 
 if __name__ == "__main__":
-    sys.exit(bool(main(int(sys.argv[1]), int(sys.argv[2]))))
+    sys.exit(bool(main(sys.argv[1:])))

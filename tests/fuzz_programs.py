@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import program_differences as differences
 import program_tables as tables
 import torch
 from program_draws import Draw, execute, literal, name_in, names_of, namespace, tensors_in
@@ -167,24 +168,30 @@ def expected(lines: Lines) -> Expected:
         uses, makes = names_of(line)
         changed = {name_in(n) for n, v in now.items() if versions.get(n, v) != v}
         derives = re.search(tables.DERIVES, line) is not None
-        if re.search(tables.FREE, line) or free & uses or _misread(line, names):
+        if (
+            re.search(differences.FREE, line)
+            or free & uses
+            or differences.is_misread(line, names)
+        ):
             free.update(makes | changed)
             if derives or ".grad" in line or "_hook" in line:
                 free.add("grad")
         for name in (makes | changed) & names.keys():
-            if any(_undefined(t, derives) for _, t in _tensors(names[name], name)):
+            if any(
+                differences.is_undefined(t, derives) for _, t in _tensors(names[name], name)
+            ):
                 free.add(name)
-        if derives and any(_undefined(t, derives) for t in _gradients(names)):
+        if differences.has_other_history(line, names):
+            free.add("requires_grad")
+        if derives and any(differences.is_undefined(t, derives) for t in _gradients(names)):
             free.add("grad")
         versions.clear()
         versions.update(now)
 
     # views made without gradients say in PyTorch that they have them
     text = "\n".join(lines)
-    if re.search(rf"no_grad|{tables.WITHOUT_HISTORY}", text):
+    if re.search(rf"no_grad|{differences.WITHOUT_HISTORY}", text):
         free |= {"requires_grad", "grad"}
-    if re.search(tables.OTHER_HISTORY, text):
-        free.add("requires_grad")
     clean = run(torch, lines, spread)
     bounds: list[Any] = [0.0] * len(clean)
     solves = re.search(tables.SOLVING, text) is not None
@@ -197,8 +204,15 @@ def expected(lines: Lines) -> Expected:
             raise Unstable
         for i, (a, b) in enumerate(zip(clean, moved)):
             bounds[i] = np.maximum(bounds[i], _distance(a, b))
+    if re.search("lambda|def |for ", text):  # their steps are not moved one by one
+        bounds = [bound + _least(item.dtype) for item, bound in zip(clean, bounds)]
     narrow = [RELATIVE[d] for d in RELATIVE if d in " ".join(lines)]
     return Expected(clean, bounds, free, max(narrow, default=1e-9))
+
+
+def _least(dtype: str) -> float:
+    """How far a number of this dtype that cancels to 0 is from it, by `_AMPLIFIED`: 8 units."""
+    return torch.finfo(getattr(torch, dtype)).eps / 8 if dtype in RELATIVE else 0.0
 
 
 def _versions(names: dict[str, Any]) -> Iterator[tuple[str, int]]:
@@ -214,34 +228,6 @@ def _gradients(names: dict[str, Any]) -> Iterator[Any]:
             with contextlib.suppress(RuntimeError):  # a view that a write made unusable
                 if t.is_leaf and t.grad is not None:
                     yield t.grad
-
-
-def _undefined(t: torch.Tensor, derives: bool) -> bool:
-    """Whether PyTorch's value may differ from the right one: complex infinities, which its
-    functions do not treat as C does, and derivatives that are not a number, which are 0 here
-    where the gradient that arrives is 0 (docs/differences.md).
-    """
-    if t.is_complex():
-        return not torch.view_as_real(t.detach().resolve_conj()).isfinite().all()
-    return derives and t.is_floating_point() and bool(t.detach().isnan().any())
-
-
-def _misread(line: str, names: dict[str, Any]) -> bool:
-    """Whether PyTorch reads what it should not: beyond the elements of an expanded tensor for
-    medians, what it has written itself where a source is part of the target, and factors of a
-    matrix that has none, where `info` says so.
-    """
-    uses, makes = names_of(line)
-    operands = [t for n in uses if n in names for _, t in _tensors(names[n], n)]
-    if "median(" in line:
-        return "expand(" in line or any(0 in t.stride() for t in operands)
-    if re.search(tables.SCATTERS, line):
-        memories = {t.untyped_storage().data_ptr() for t in operands}
-        return len(memories) < len(re.findall(r"\bv\d+", line)) - len(makes)
-    if re.search(r"_ex\(", line):
-        made = [t for n in makes if n in names for _, t in _tensors(names[n], n)]
-        return any(t.dtype is torch.int32 and bool(t.any()) for t in made)
-    return False
 
 
 def _tensors(value: Any, label: str) -> Iterator[tuple[str, Any]]:
@@ -300,7 +286,7 @@ class Noise:
         if self.freely:
             bits += torch.arange(bits.numel()).reshape(bits.shape)
         bits = (bits * -7046029254386353131) >> 40
-        factor = 1 + 4 * eps * (bits % 1024 - 512) / 512
+        factor = 1 + 4 * eps * (bits % 1024 - 512).double() / 512
         whole = (wide == wide.round()) & (wide.abs() < min(0.01 / eps, 1e6))
         stays = whole | ~wide.isfinite() | torch.isin(wide, self.moved)
         data.copy_(torch.where(stays, wide, wide * factor))
@@ -406,7 +392,9 @@ def trial(lines: Lines) -> tuple[str, str]:
         if found := with_new_sizes(lines):
             return way, found
     except Raised as raised:
-        if re.search(tables.REFUSED, str(raised)):
+        if re.search(differences.REFUSED, str(raised)):
+            return "", "refused"
+        if "does not require grad" in str(raised) and "requires_grad" in want.free:
             return "", "refused"
         return f"{way} raised {type(raised.error).__name__}", str(raised)
     return "", ""
@@ -423,7 +411,7 @@ def with_new_sizes(lines: Lines) -> str:
     sizes = collections.Counter(
         size for i in inputs for size in names[lines[i].split()[0]].shape if size > 1
     )
-    if not sizes or re.search("unfold|as_strided", "\n".join(lines)):  # windows may overlap
+    if not sizes or re.search(tables.UNCHECKED, "\n".join(lines)):
         return ""
     size = sizes.most_common(1)[0][0]
     changed = list(lines)

@@ -513,7 +513,8 @@ def sampled(draw: Draw) -> None:
     if not found:
         raise Refused
     sample = rng.choice(found)
-    for adopts in (rng.random() < 0.7, False):
+    adopted = rng.random() < 0.7 and name not in tables.OF_SORTED
+    for adopts in (adopted, False):
         try:
             call(draw, op, sample, adopts)
             return

@@ -99,6 +99,14 @@ def test_wrong_matrices_raise_what_pytorch_raises():
     check_error(RuntimeError, "linalg.qr", A, "thin")
 
 
+def test_pivots_of_other_matrices_are_refused():
+    """PyTorch reads and writes memory of others (2.13)."""
+    factors, pivots = rushlight.linalg.lu_factor(rushlight.tensor(A))
+    for wrong in (pivots[:1], pivots[:, :3], pivots[0], pivots.expand(3, *pivots.shape)):
+        with pytest.raises(RuntimeError, match="lu_unpack: pivots"):
+            rushlight.lu_unpack(factors, wrong)
+
+
 def test_the_determinant_of_a_singular_matrix_has_gradients():
     """The cofactors, where PyTorch 2.13 has zeros for the first matrix."""
     for rows, cofactors in (
@@ -180,6 +188,7 @@ def test_pseudoinverses(x):
     check("linalg.matrix_rank", x)
     check("linalg.pinv", x, atol=2.0, second=False)
     check("linalg.matrix_rank", x, rtol=0.5)
+
 
 @pytest.mark.parametrize("cuts", [[0.1, 2.0], [[0.1], [0.3], [2.0]]])
 @pytest.mark.parametrize("x", [TALL, WIDE, A])

@@ -163,7 +163,8 @@ def histogram(
 def histogramdd(
     input: Any, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
 ) -> Any:
-    """`histogram` of points whose coordinates are the last dimension, and edges for each.
+    """`histogram` of points whose coordinates are the last dimension, and edges for each: the
+    tensor of edges that was given, or a new one.
 
     bins: for each coordinate a number or edges, or one number for all. range: a first and a
     last edge for each.
@@ -200,7 +201,8 @@ def histogramdd(
     counts = _as_density(counts, edges) if density else counts
     sources = [t for t in (input, *wanted, weight) if hasattr(t, "_storage")]
     hist, *ends = (HISTOGRAMDD(made_of(a, input.dtype), *sources) for a in (counts, *edges))
-    return return_types.histogramdd(hist, tuple(ends))
+    given = (b if hasattr(b, "_storage") else made for b, made in zip(wanted, ends, strict=True))
+    return return_types.histogramdd(hist, tuple(given))
 
 
 @public("torch", "Tensor", out=True)

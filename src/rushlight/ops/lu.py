@@ -188,6 +188,11 @@ def lu_unpack(
             raise RuntimeError(
                 f"lu_unpack: Expected LU_pivots to be of dtype int32, got {LU_pivots.dtype!r}"
             )
+        if LU_pivots.shape != (*LU_data.shape[:-2], k):
+            raise RuntimeError(
+                f"lu_unpack: pivots {list(LU_pivots.shape)} are not those of matrices "
+                f"{list(LU_data.shape)}: expected {[*LU_data.shape[:-2], k]}"
+            )
         p = PERMUTATION(LU_pivots, size=m, dtype=LU_data.dtype)
     if unpack_data:
         lower = LU_data[..., :k].tril(-1) + EYE(n=m, m=k, dtype=LU_data.dtype)

@@ -1,0 +1,130 @@
+"""Where programs may have other results in PyTorch: what it leaves undefined, gets wrong, or
+does differently on purpose (docs/differences.md). Each rule is as narrow as its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import program_tables as tables
+import torch
+from program_draws import names_of, tensors_in
+
+# Results that differ from PyTorch's and are right: random numbers, free signs, bytes;
+# PyTorch's bessel_j0 and airy_ai have seven right digits, its other Bessel functions ten, its
+# bicubic pixels are off by one; which of equal elements a function points at; what is equal
+# after rounding; ihfftn, which leaves what is given as `out` empty.
+FREE = (
+    r"rand|dropout|poisson|binomial|multinomial|bernoulli|normal_?\(|cauchy|exponential|geometric|"
+    r"uniform|gumbel|rrelu|fractional|lowrank|svd|eig|\.qr|lstsq|alpha_dropout|bessel_[jy]|view\(torch|"
+    r"unique|airy|bicubic|ihfft.*out=|kthvalue|topk|mode\(|median\((?!.*values)|sort\((?!.*stable)"
+)
+# Errors of ours alone: PyTorch makes infinities, lets pass what is empty, or deprecates it; it
+# goes backward again where nothing was saved.
+REFUSED = (
+    r"matrix_exp.*torch.bfloat16|softmax.*torch.complex|no sparse gradients|"
+    r"index_fill_: unsupp|"
+    r"through the graph a second time|gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
+    r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
+)
+# Functions whose results never have a history here; PyTorch gives them one that it refuses to
+# differentiate.
+WITHOUT_HISTORY = r"unique|airy|bicubic|bincount|heaviside|binomial|detach_copy"
+# All results of one of PyTorch's functions have a history if one has; here those that depend on
+# what needs one. modified_bessel_i0 and i1 have derivatives here alone.
+_OTHER_HISTORY = r"native_(layer|group|batch)_norm|triangular_solve|modified_bessel_i"
+
+
+Tensors = list[torch.Tensor]
+
+
+def is_undefined(t: torch.Tensor, derives: bool) -> bool:
+    """Whether PyTorch's value may differ from the right one: complex infinities, which its
+    functions do not treat as C does, and derivatives that are not a number, which are 0 here
+    where the gradient that arrives is 0 (docs/differences.md).
+    """
+    if t.is_complex():
+        return not torch.view_as_real(t.detach().resolve_conj()).isfinite().all()
+    return derives and t.is_floating_point() and bool(t.detach().isnan().any())
+
+
+def has_other_history(line: str, names: dict[str, Any]) -> bool:
+    """Whether `requires_grad` may differ: a derivative that depends on nothing has no history
+    here.
+    """
+    if re.search(_OTHER_HISTORY, line):
+        return True
+    if not re.search(tables.DERIVES, line):
+        return False
+    made = [t for n in names_of(line)[1] if n in names for _, t in tensors_in(names[n])]
+    leaves = [
+        t
+        for name, value in names.items()
+        for _, t in tensors_in(value)
+        if name not in names_of(line)[1] and t.requires_grad
+    ]
+    return any(t.grad_fn is not None and not _depends(t, leaves) for t in made)
+
+
+def _depends(t: torch.Tensor, leaves: list[torch.Tensor]) -> bool:
+    weights = torch.linspace(0.5, 1.5, t.numel(), dtype=t.real.dtype).reshape(t.shape)
+    total = (t * weights).abs().square().sum()
+    gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+    return any(g is not None and bool(g.any()) for g in gradients)
+
+
+def is_misread(line: str, names: dict[str, Any]) -> bool:
+    """Whether one of the rules says that PyTorch's results of a statement are not to be had."""
+    uses, makes = names_of(line)
+    operands, made = (
+        [t for n in of if n in names for _, t in tensors_in(names[n])] for of in (uses, makes)
+    )
+    return any(
+        re.search(pattern, line) and rule(line, operands, made)
+        for pattern, rule in FAULTS.items()
+    )
+
+
+def _repeats(line: str, operands: Tensors, made: Tensors) -> bool:
+    """Medians read beyond the elements of an expanded tensor."""
+    return "expand(" in line or any(0 in t.stride() for t in operands)
+
+
+def _reads_itself(line: str, operands: Tensors, made: Tensors) -> bool:
+    """What writes by position reads what it has written, if that is its source."""
+    memories = {t.untyped_storage().data_ptr() for t in operands}
+    return len(memories) < len(re.findall(r"\bv\d+", line)) - len(names_of(line)[1])
+
+
+def _has_failed(line: str, operands: Tensors, made: Tensors) -> bool:
+    """Factors of a matrix that has none, as `info` says, are what was there."""
+    return any(t.dtype is torch.int32 and bool(t.any()) for t in made)
+
+
+def _is_narrow(line: str, operands: Tensors, made: Tensors) -> bool:
+    """The bins of a histogram are found in numbers of eight bits."""
+    return any(t.dtype in (torch.bfloat16, torch.float16) for t in made)
+
+
+def _derives_thrice(line: str, operands: Tensors, made: Tensors) -> bool:
+    """Statistics are constants from the third derivative of a normalisation on, which finite
+    differences do not agree with.
+    """
+    return len(re.findall(tables.DERIVES, line)) + line.count("hessian") > 1
+
+
+def _is_singular(line: str, operands: Tensors, made: Tensors) -> bool:
+    """The condition of a matrix that is singular up to rounding."""
+    return any(bool((t.detach().abs() > 0.01 / torch.finfo(t.dtype).eps).any()) for t in made)
+
+
+FAULTS: dict[str, Callable[[str, Tensors, Tensors], bool]] = {
+    r"median\(": _repeats,
+    r"masked_scatter_|index_put_|\.put_\(": _reads_itself,
+    r"_ex\(": _has_failed,
+    r"histc": _is_narrow,
+    r"(?i)layer_?norm|group_?norm|batch_?norm|instance_?norm": _derives_thrice,
+    r"cond\(": _is_singular,
+}
