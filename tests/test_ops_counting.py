@@ -70,6 +70,16 @@ def test_histograms_of_points(case):
     same("histogramdd", POINTS, bins, **named)
 
 
+def test_edges_that_are_given_come_back():
+    for library in (torch, rushlight):
+        points = library.ones(3, 2, requires_grad=True)
+        edges = library.tensor([0.0, 1.0, 2.0])
+        found = library.histogramdd(points, [edges, edges]).bin_edges
+        assert not any(t.requires_grad for t in found)
+        edges += 1
+        assert found[1].tolist() == [1.0, 2.0, 3.0]
+
+
 def test_histograms_of_other_points():
     for points in (POINTS[:0], POINTS.reshape(2, 2, 2), POINTS[0], POINTS.astype("int64")):
         same("histogramdd", points, [2, 3])
