@@ -181,6 +181,8 @@ def expected(lines: Lines) -> Expected:
                 differences.is_undefined(t, derives) for _, t in _tensors(names[name], name)
             ):
                 free.add(name)
+        if differences.requires_late(line, names):
+            free.update({"requires_grad", "grad"})
         if differences.has_other_history(line, names):
             free.add("requires_grad")
         if derives and any(differences.is_undefined(t, derives) for t in _gradients(names)):

@@ -26,7 +26,7 @@ FREE = (
 REFUSED = (
     r"matrix_exp.*torch.bfloat16|softmax.*torch.complex|no sparse gradients|"
     r"index_fill_: unsupp|"
-    r"through the graph a second time|gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
+    r"cannot resize variables[^$]*addbmm_\(|through the graph a second time|gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
     r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
 )
 # Functions whose results never have a history here; PyTorch gives them one that it refuses to
@@ -68,10 +68,28 @@ def has_other_history(line: str, names: dict[str, Any]) -> bool:
     return any(t.grad_fn is not None and not _depends(t, leaves) for t in made)
 
 
+def requires_late(line: str, names: dict[str, Any]) -> bool:
+    """Whether a tensor that has views begins to require a gradient: in PyTorch the views say that
+    they do too, and lead to no gradient of it.
+    """
+    if not line.endswith("requires_grad_()") or names_of(line)[1]:
+        return False
+    memories: dict[str, set[int]] = {}
+    for name, value in names.items():
+        found = {t.untyped_storage().data_ptr() for _, t in tensors_in(value)}
+        memories[name] = found - {0}
+    own = set().union(*(memories[name] for name in names_of(line)[0]))
+    return sum(bool(own & found) for found in memories.values()) > 1
+
+
 def _depends(t: torch.Tensor, leaves: list[torch.Tensor]) -> bool:
+    """Whether PyTorch's derivative of a value is more than zero, or cannot be had."""
     weights = torch.linspace(0.5, 1.5, t.numel(), dtype=t.real.dtype).reshape(t.shape)
     total = (t * weights).abs().square().sum()
-    gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+    try:
+        gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+    except RuntimeError:  # what it needs is freed or overwritten
+        return True
     return any(g is not None and bool(g.any()) for g in gradients)
 
 

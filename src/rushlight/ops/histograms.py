@@ -200,9 +200,9 @@ def histogramdd(
     counts = _counted(columns, edges, weights)
     counts = _as_density(counts, edges) if density else counts
     sources = [t for t in (input, *wanted, weight) if hasattr(t, "_storage")]
-    hist, *ends = (HISTOGRAMDD(made_of(a, input.dtype), *sources) for a in (counts, *edges))
-    given = (b if hasattr(b, "_storage") else made for b, made in zip(wanted, ends, strict=True))
-    return return_types.histogramdd(hist, tuple(given))
+    hist, *made = (HISTOGRAMDD(made_of(a, input.dtype), *sources) for a in (counts, *edges))
+    ends = (b if hasattr(b, "_storage") else e for b, e in zip(wanted, made, strict=True))
+    return return_types.histogramdd(hist, tuple(ends))
 
 
 @public("torch", "Tensor", out=True)
