@@ -25,8 +25,8 @@ FREE = (
 # goes backward again where nothing was saved.
 REFUSED = (
     r"matrix_exp.*torch.bfloat16|softmax.*torch.complex|no sparse gradients|"
-    r"index_fill_: unsupp|"
-    r"cannot resize variables[^$]*addbmm_\(|through the graph a second time|gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
+    r"index_fill_: unsupp|cannot resize variables[^$]*addbmm_\(|through the graph a second time|"
+    r"gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
     r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
 )
 # Functions whose results never have a history here; PyTorch gives them one that it refuses to
@@ -69,8 +69,8 @@ def has_other_history(line: str, names: dict[str, Any]) -> bool:
 
 
 def requires_late(line: str, names: dict[str, Any]) -> bool:
-    """Whether a tensor that has views begins to require a gradient: in PyTorch the views say that
-    they do too, and lead to no gradient of it.
+    """Whether a tensor that has views begins to require a gradient: in PyTorch the views say
+    that they do too, and lead to no gradient of it.
     """
     if not line.endswith("requires_grad_()") or names_of(line)[1]:
         return False
