@@ -25,7 +25,8 @@ FREE = (
 # goes backward again where nothing was saved.
 REFUSED = (
     r"matrix_exp.*torch.bfloat16|softmax.*torch.complex|no sparse gradients|"
-    r"index_fill_: unsupp|cannot resize variables[^$]*addbmm_\(|through the graph a second time|"
+    r"index_fill_: unsupp|cannot resize variables[^$]*addbmm_\(|"
+    r"through the graph a second time|"
     r"gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
     r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
 )
