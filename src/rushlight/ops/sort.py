@@ -383,13 +383,9 @@ def _different(values: Any, axis: int | None, wants_inverse: bool, wants_counts:
         low, high = values.min(), values.max()
         if int(high) - int(low) < values.size:
             return _different_by_table(values, low, wants_inverse)
-    found, *more = np.unique(
-        values,
-        return_inverse=wants_inverse,
-        return_counts=wants_counts,
-        axis=axis,
-        equal_nan=False,
-    )
+    wanted: Any = {"return_inverse": wants_inverse, "return_counts": wants_counts}
+    made = np.unique(values, axis=axis, equal_nan=False, **wanted)
+    found, *more = made if any(wanted.values()) else (made,)
     inverse = (
         more[0].reshape(values.shape if axis is None else (-1,)) if wants_inverse else None
     )
