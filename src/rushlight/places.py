@@ -1,5 +1,5 @@
 """Modules that PyTorch has and this house has not: `from torch.optim.adamw import AdamW` finds
-a class that lives elsewhere.
+a class that is in another file here.
 """
 
 from __future__ import annotations
@@ -9,12 +9,19 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 
 
-def add_places(package: str, places: Mapping[str, Iterable[str]]) -> None:
-    """Make a module `package.place` for each place, which holds those names of the package."""
+def add_places(package: str, places: Mapping[str, Iterable[str]], source: str = "") -> None:
+    """For each place a module `package.place`, with the public classes and functions that those
+    files define: files of the package `source`, or of the same one.
+    """
     owner = sys.modules[package]
-    for place, names in places.items():
-        room = ModuleType(f"{package}.{place}", f"PyTorch's place for {', '.join(names)}.")
-        for name in names:
-            setattr(room, name, getattr(owner, name))
+    for place, files in places.items():
+        room = ModuleType(
+            f"{package}.{place}", "PyTorch's place for what is here too."
+        )
+        for file in files:
+            defined = sys.modules[f"{source or package}.{file}"]
+            for name, value in vars(defined).items():
+                if getattr(value, "__module__", "") == defined.__name__ and callable(value):
+                    setattr(room, name, value)
         sys.modules[room.__name__] = room
         setattr(owner, place, room)

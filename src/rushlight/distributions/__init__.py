@@ -5,9 +5,6 @@ the public functions. Values are checked against constraints unless `validate_ar
 which waits for them. PyTorch has a file for each kind; `_PLACES` says which file has them here.
 """
 
-import sys as _sys
-from types import ModuleType as _ModuleType
-
 from rushlight.distributions import (
     constraint_registry,
     constraints,
@@ -89,27 +86,21 @@ from rushlight.distributions.transforms import (
 )
 from rushlight.distributions.von_mises import VonMises
 from rushlight.distributions.wishart import Wishart
+from rushlight.places import add_places as _add_places
 
 _PLACES = {
-    "bernoulli": "discrete", "beta": "gamma", "binomial": "discrete", "categorical": "discrete",
-    "cauchy": "continuous", "chi2": "gamma", "dirichlet": "gamma", "exponential": "continuous",
-    "fishersnedecor": "gamma", "geometric": "discrete", "gumbel": "continuous",
-    "half_cauchy": "positive", "half_normal": "positive", "inverse_gamma": "gamma",
-    "kumaraswamy": "shares", "laplace": "continuous", "log_normal": "positive",
-    "logistic_normal": "shares", "multinomial": "counts", "negative_binomial": "counts",
-    "normal": "continuous", "one_hot_categorical": "discrete", "pareto": "positive",
-    "poisson": "discrete", "studentT": "gamma", "transformed_distribution": "transformed",
-    "uniform": "continuous", "weibull": "positive",
+    "bernoulli": ("discrete",), "beta": ("gamma",), "binomial": ("discrete",),
+    "categorical": ("discrete",), "cauchy": ("continuous",), "chi2": ("gamma",),
+    "dirichlet": ("gamma",), "exponential": ("continuous",), "fishersnedecor": ("gamma",),
+    "geometric": ("discrete",), "gumbel": ("continuous",), "half_cauchy": ("positive",),
+    "half_normal": ("positive",), "inverse_gamma": ("gamma",), "kumaraswamy": ("shares",),
+    "laplace": ("continuous",), "log_normal": ("positive",), "logistic_normal": ("shares",),
+    "multinomial": ("counts",), "negative_binomial": ("counts",), "normal": ("continuous",),
+    "one_hot_categorical": ("discrete",), "pareto": ("positive",), "poisson": ("discrete",),
+    "studentT": ("gamma",), "transformed_distribution": ("transformed",),
+    "uniform": ("continuous",), "weibull": ("positive",),
 }  # fmt: skip
-"""PyTorch's file: the file here that defines its class. Those that are not here agree."""
-
-
-def _place(name: str) -> None:
-    room = _ModuleType(f"{__name__}.{name}", f"PyTorch's place for the kind of {name}.")
-    defined = _sys.modules[f"{__name__}.{_PLACES[name]}"]
-    wanted = [n for n in __all__ if getattr(globals()[n], "__module__", "") == defined.__name__]
-    vars(room).update({n: globals()[n] for n in wanted})
-    globals()[name] = _sys.modules[room.__name__] = room
+"""PyTorch's file: the files here that define its classes. Those that are not here agree."""
 
 
 __all__ = [
@@ -182,5 +173,4 @@ __all__ = [
     "transform_to",
 ]
 
-for _name in _PLACES:
-    _place(_name)
+_add_places(__name__, _PLACES)

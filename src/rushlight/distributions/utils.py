@@ -62,6 +62,14 @@ def sum_rightmost(value: Tensor, count: int) -> Tensor:
     return value.flatten(value.ndim - count).sum(-1) if count else value
 
 
+_sum_rightmost = sum_rightmost  # libraries of distributions import PyTorch's private names
+
+
+def _standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
+    """Samples of the standard normal distribution."""
+    return rl.randn(shape, dtype=dtype, device=device)
+
+
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     """The elements at or below a diagonal of square matrices, row by row.
 

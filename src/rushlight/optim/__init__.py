@@ -40,13 +40,13 @@ __all__ = [
 _add_places(
     __name__,
     {
-        "adadelta": ("Adadelta",),
-        "adagrad": ("Adagrad",),
-        "adamax": ("Adamax",),
-        "adamw": ("AdamW",),
-        "asgd": ("ASGD",),
-        "nadam": ("NAdam",),
-        "radam": ("RAdam",),
-        "rmsprop": ("RMSprop",),
+        "adadelta": ("adaptive",),
+        "adagrad": ("adaptive",),
+        "adamax": ("adam",),
+        "adamw": ("adam",),
+        "asgd": ("sgd",),
+        "nadam": ("adam",),
+        "radam": ("adam",),
+        "rmsprop": ("adaptive",),
     },
 )

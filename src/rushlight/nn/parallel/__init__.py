@@ -21,4 +21,4 @@ __all__ = [
     "scatter",
 ]
 
-_add_places(__name__, {"scatter_gather": ("gather", "scatter")})
+_add_places(__name__, {"scatter_gather": ("functions",)})
