@@ -10,7 +10,7 @@ from rushlight.loops.vecmath.lanes import (
     fma,
     nearest,
     polynomial,
-    scale,
+    scale_down,
     select,
     two_product,
     two_sum,
@@ -93,7 +93,7 @@ def _erfc_single(x: Value) -> Value:
     at = fma(inverse * lost, -8.0, fma(inverse, -8.0, 1.0))
     scaled = polynomial(at, ERFCX_SINGLE) * fma(inverse, lost, inverse)
     excess, n = _exp_minus_square(x)
-    return scale(fma(scaled, excess, scaled), n)
+    return scale_down(fma(scaled, excess, scaled), n)
 
 
 def _exp_minus_square(x: Value) -> tuple[Value, Value]:
@@ -116,4 +116,4 @@ def _erfc_positive(x: Value) -> Value:
     lost = (fma(-scaled, divisor, top) - scaled * divisor_low) * inverse
     square, error = two_product(x, x)
     e = exp_parts(-square, -error)
-    return scale(fma(e.high, scaled, fma(e.high, lost, e.low * scaled)), e.n)
+    return scale_down(fma(e.high, scaled, fma(e.high, lost, e.low * scaled)), e.n)

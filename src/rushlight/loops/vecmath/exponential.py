@@ -15,6 +15,7 @@ from rushlight.loops.vecmath.lanes import (
     polynomial,
     power_of_two,
     scale,
+    scale_down,
     select,
 )
 from rushlight.loops.vecmath.registry import call, vector_function
@@ -157,7 +158,7 @@ def sigmoid(x: Value) -> Value:
     quotient = top * inverse
     top_low = select(negative, e.low, 0.0)
     rest = fma(-quotient, divisor, top) + fma(-quotient, divisor_low, top_low)
-    return scale(fma(rest, inverse, quotient), select(negative, e.n, 0))
+    return scale_down(fma(rest, inverse, quotient), select(negative, e.n, 0))
 
 
 def _one_plus(e: Exponential) -> tuple[Value, Value, Value]:

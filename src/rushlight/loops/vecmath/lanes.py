@@ -315,6 +315,12 @@ def scale(x: Value, n: Value) -> Value:
     return x * power_of_two(half) * power_of_two(n - half)
 
 
+def scale_down(x: Value, n: Value) -> Value:
+    """The same for n <= 0: half the work, since one of the steps can be a constant."""
+    step = 64 if x.kind == "f32" else 512
+    return x * power_of_two(n + step) * 2.0**-step
+
+
 def rarely(
     mask: Value, body: Callable[[], tuple[Value, ...]], usual: tuple[Value, ...]
 ) -> tuple[Value, ...]:
