@@ -1,8 +1,12 @@
 """Reductions, scans and statistics against PyTorch."""
 
+import math
+
 import numpy as np
 import pytest
 from parity import check, check_error, normal
+
+import rushlight
 
 X = normal(3, 4, 5)
 ZEROS = np.array([[1.0, 0.0, 3.0, 0.5], [0.0, 0.0, 2.0, -1.0], [2.0, 3.0, -4.0, 0.25]])
@@ -145,3 +149,23 @@ def test_extremes_of_numbers_are_refused():
 
 def test_counts_do_not_change():
     check("norm", X, 0, 1, second=False)
+
+
+@pytest.mark.parametrize("columns", [1, 15, 16, 17, 48, 49, 63, 64, 65, 127, 128, 129, 200])
+def test_columns_of_any_number(columns):
+    values = np.random.default_rng(columns).standard_normal((2, 70, columns)).astype("f")
+    x = rushlight.tensor(values)
+    exact = values.astype(np.float64).sum(1).astype(np.float32)
+    assert np.array_equal(x.sum(1).numpy(), exact)
+    assert np.array_equal(x.amax(1).numpy(), values.max(1))
+    assert np.array_equal(x.argmin(1).numpy(), values.argmin(1))
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 31, 32, 33, 47, 48, 49, 64, 65, 1000, 65_537])
+def test_rows_of_any_length(length):
+    values = np.random.default_rng(length).standard_normal((3, length)).astype("f")
+    x = rushlight.tensor(values)
+    exact = [math.fsum(row) for row in values.tolist()]
+    np.testing.assert_allclose(x.sum(1).tolist(), exact, rtol=6e-8, atol=1e-12)
+    assert np.array_equal(x.amax(1).numpy(), values.max(1))
+    assert np.array_equal(x.argmin(1).numpy(), values.argmin(1))

@@ -4,6 +4,8 @@ them reduces.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rushlight.loops.accumulator import Accumulator
 from rushlight.loops.elements import Elements
 from rushlight.loops.group import Step
@@ -35,31 +37,23 @@ class ColumnKernel(Elements):
             outer = self._coordinates(row, range(nest.outer))
             self.offsets = self._row_offsets(outer)
             low = text.let(f"mul i64 {block}, {step}")
-            left = text.let(f"sub i64 {self.sizes[lane]}, {low}")
-            more = text.let(f"icmp sgt i64 {left}, 16")
-            wide = text.let(f"and i1 {more}, {many}")
-            body, narrow, done = self._label(), self._label(), self._label()
-            text.line(f"br i1 {wide}, label %{body}, label %{narrow}")
-            text.label(body)
-            self._column_block(low, left, COLUMN_VECTORS)
-            text.line(f"br label %{done}")
-            text.label(narrow)
-            self._column_block(low, left, 1)
-            text.line(f"br label %{done}")
-            text.label(done)
+            high = text.smallest(text.let(f"add i64 {low}, {step}"), self.sizes[lane])
+            stop = text.let(f"add i64 {low}, {width}")
+            whole = text.let(f"icmp sge i64 {high}, {stop}")
+            with self.when(whole):
+                starts = [text.let(f"add i64 {low}, {16 * v}") for v in range(COLUMN_VECTORS)]
+                self._column_block(starts, None)
+            first = text.let(f"select i1 {whole}, i64 {high}, i64 {low}")
+            with self.loop(first, high, "16") as start:
+                left = text.let(f"sub i64 {high}, {start}")
+                mask = text.let(f"icmp slt <16 x i64> {IOTA}, {text.splat('i64', left)}")
+                self._column_block([start], mask)
         return self._finish(name)
 
-    def _column_block(self, low: str, left: str, vectors: int) -> None:
+    def _column_block(self, starts: Sequence[str], mask: str | None) -> None:
         text, nest = self.text, self.nest
-        masks, starts = [], []
-        for v in range(vectors):
-            here = text.let(f"sub i64 {left}, {16 * v}")
-            masks.append(text.let(f"icmp slt <16 x i64> {IOTA}, {text.splat('i64', here)}"))
-            starts.append(text.let(f"add i64 {low}, {16 * v}"))
         steps = self.kernel.steps
-        totals = [
-            {s: Accumulator(self, s, down_columns=True) for s in steps} for _ in range(vectors)
-        ]
+        totals = [{s: Accumulator(self, s, down_columns=True) for s in steps} for _ in starts]
         dims = nest.inner_dims
         count = "1"
         for d in dims:
@@ -69,20 +63,20 @@ class ColumnKernel(Elements):
             offsets = {
                 a.number: self._offset(a, where, self.offsets[a.number]) for a in nest.accesses
             }
-            for v in range(vectors):
-                self._column_body(totals[v], offsets, starts[v], masks[v], index)
-        for v in range(vectors):
+            for start, total in zip(starts, totals, strict=True):
+                self._column_body(total, offsets, start, mask, index)
+        for start, total in zip(starts, totals, strict=True):
             for step in steps:
                 access = step.target
                 kind = step.root.home.dtype
-                made = totals[v][step].result()
+                made = total[step].result()
                 self._store_lanes(
                     access,
                     kind,
                     made,
                     self.offsets[access.number],
-                    starts[v],
-                    masks[v],
+                    start,
+                    mask,
                     nest.lane,
                 )
 
@@ -91,7 +85,7 @@ class ColumnKernel(Elements):
         totals: dict[Step, Accumulator],
         offsets: dict[int, str],
         i: str,
-        mask: str,
+        mask: str | None,
         index: str,
     ) -> None:
         values: dict[Expression, str] = {}
