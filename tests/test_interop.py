@@ -296,3 +296,14 @@ def test_an_array_may_be_taken_of_what_needs_gradients_where_none_are_recorded()
         assert np.asarray(x * 2).tolist() == [2.0, 2.0]
     with pytest.raises(RuntimeError, match="detach"):
         x.numpy()
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "int32", "bool", "bfloat16"])
+def test_item_reads_the_element_that_a_view_shows(kind):
+    x = rl.tensor([[0, 1], [5, 0]], dtype=getattr(rl, kind))
+    value = x.t()[0, 1].item()
+    assert value == (True if kind == "bool" else 5)
+    assert (
+        type(value) is {"b": bool, "f": float, "i": int}[kind[0] if kind != "bfloat16" else "f"]
+    )
+    assert x[1:, :1].item() == value

@@ -26,23 +26,24 @@ class NativeProgram:
         self.numbers = [lowered.numbers[n.attrs[0]] for n in self.graph.numbers]
 
     def run(self, trace: Trace, targets: Targets) -> None:  # hot
-        if targets.kept:
+        fresh, written, kept = targets
+        if kept:
             keep_leaves(targets)
         leaves = trace.leaves
-        made = [buffers.Buffer(v.type.nbytes) for v in targets.fresh]
+        made = [buffers.Buffer(v.type.nbytes) for v in fresh]
         numbers = trace.numbers
         try:
             self.graph.run(
                 [leaves[i].address for i in self.leaves],
-                [numbers[i] for i in self.numbers],
+                [numbers[i] for i in self.numbers] if self.numbers else (),
                 [b.address for b in made],
             )
         except CheckFailed as failed:
             raise failures.error_of(failed.node, inputs_of(self.lowered, trace)) from None
         except interpret.HostFailed as failed:
             raise failures.host_error(failed) from failed.error
-        for value, buffer in zip(targets.fresh, made, strict=True):
+        for value, buffer in zip(fresh, made):
             value.buffer = buffer
-        for value, home in targets.written:
+        for value, home in written:
             value.buffer = home
             value.claimed = True

@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # CPython has no stubs for it
 import contextlib
 import gc
-import signal
-import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple  # Any: buffers and traces
@@ -36,15 +33,20 @@ if TYPE_CHECKING:
     from rushlight.native import NativeProgram
 
 
-class Request(NamedTuple):  # quick to make and to look up, which every flush does
+class Request(NamedTuple):
     """What a flush must produce, as positions: new results, results written into the memory of
     a leaf (position, leaf), and leaves to be copied before their memory is overwritten.
     """
 
     fresh: tuple[int, ...]
-    written: tuple[tuple[int, int], ...]
-    kept: tuple[int, ...]
+    written: tuple[tuple[int, int], ...] = ()
+    kept: tuple[int, ...] = ()
     late: tuple[int, ...] = ()  # positions written only after everything has been read
+
+
+# Where nothing is written a program is looked up by the positions of its results alone: a small
+# flush feels what it costs to make more.
+RequestKey = Request | tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -64,8 +66,8 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
     """Make every alive value real, and write what in-place operations left in their
     storages.
     """
-    request, targets = request_of(trace, alive)
-    program = program_of(edge, request)
+    key, targets = request_of(trace, alive)
+    program = program_of(edge, key)
     try:
         program.run(trace, targets)
     except failures.StepFailed as failed:
@@ -79,65 +81,37 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
         raise
 
 
-def program_of(edge: Edge, request: Request) -> ReferenceProgram | NativeProgram:
+def program_of(edge: Edge, key: RequestKey) -> ReferenceProgram | NativeProgram:
     """The program of a request at the end of a path, made if it is new."""
     if edge.programs is None:
         edge.programs = {}
-    program = edge.programs.get(request)
+    program = edge.programs.get(key)
     if program is None:
-        program = edge.programs[request] = make_program(edge, request)
+        request = key if isinstance(key, Request) else Request(key)
+        program = edge.programs[key] = make_program(edge, request)
     return program
 
 
-class _Uninterrupted:
-    """Hold back an interrupt (SIGINT) until results are in place, so that no step is half done.
-
-    Python's handler is exchanged and not the signal blocked: another thread may receive it.
-    """
-
-    __slots__ = ("handler", "seen")
-
-    def __enter__(self) -> None:
-        self.seen = False
-        self.handler: Any = None
-        if threading.get_ident() == threading.main_thread().ident:
-            self.handler = _set_handler(_INTERRUPT, self._note)
-
-    def _note(self, number: int, frame: Any) -> None:
-        self.seen = True
-
-    def __exit__(self, *exc: object) -> None:
-        if self.handler is not None:
-            _set_handler(_INTERRUPT, self.handler)
-            if self.seen and callable(self.handler):
-                self.handler(_INTERRUPT, None)
-
-
-# What `signal.signal` wraps: its conversions to enumerations would cost a tenth of a flush.
-_set_handler = _signal.signal
-_INTERRUPT = int(signal.SIGINT)
-
-
-@dataclass(slots=True)
-class Targets:
+class Targets(NamedTuple):
     """The objects that receive the results of a request, in its order."""
 
     fresh: list[Value]
-    written: list[tuple[Value, Any]]  # value, the buffer it is written into
-    kept: list[Value]
+    written: Sequence[tuple[Value, Any]] = ()  # value, the buffer it is written into
+    kept: Sequence[Value] = ()
 
 
 _position_of = attrgetter("position")
 
 
-def request_of(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:  # hot
+def request_of(trace: Trace, alive: list[Value]) -> tuple[RequestKey, Targets]:  # hot
     """What a flush of the trace would make, and the objects that receive it."""
     if trace.mutated:
         return _request_with_writes(trace, alive)
     fresh = [v for v in alive if v.buffer is None]
+    if len(fresh) == 1:
+        return (fresh[0].position,), Targets(fresh)
     fresh.sort(key=_position_of)
-    positions = tuple([v.position for v in fresh])
-    return Request(positions, (), ()), Targets(fresh, [], [])
+    return tuple([v.position for v in fresh]), Targets(fresh)
 
 
 def _request_with_writes(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
@@ -177,7 +151,6 @@ def _request_with_writes(trace: Trace, alive: list[Value]) -> tuple[Request, Tar
 
 
 hooks.execute = execute
-hooks.uninterrupted = _Uninterrupted
 _MANY_WINDOWS = 64
 
 

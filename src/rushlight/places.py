@@ -15,9 +15,7 @@ def add_places(package: str, places: Mapping[str, Iterable[str]], source: str = 
     """
     owner = sys.modules[package]
     for place, files in places.items():
-        room = ModuleType(
-            f"{package}.{place}", "PyTorch's place for what is here too."
-        )
+        room = ModuleType(f"{package}.{place}", "PyTorch's place for what is here too.")
         for file in files:
             defined = sys.modules[f"{source or package}.{file}"]
             for name, value in vars(defined).items():

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from operator import add, attrgetter
 from typing import Any  # tensors, trees of arguments
 
-from rushlight import tree
+from rushlight import pipeline, tree
 from rushlight.replay.capture import Capture, Draw, Flush, Refused, Step
 from rushlight.runtime import buffers
 from rushlight.tensor import Tensor
+from rushlight.trace import interrupts
 from rushlight.trace.inference import note_data
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import Node
-from rushlight.trace.trace import hooks, local, recording
+from rushlight.trace.trace import local, recording
 from rushlight.trace.value import Storage, Value
 from rushlight.views import AnyView
 
@@ -180,7 +181,7 @@ class RememberedCall:
 
     def __call__(self, arguments: Sequence[Any]) -> Any:  # hot
         """The results of the call; Stale if it has to be made in Python after all."""
-        with recording, hooks.uninterrupted():
+        with recording, interrupts.held():
             trace = local.trace
             if trace.edge is not trace.root:
                 trace.flush()
@@ -246,7 +247,8 @@ def _only_flush(capture: Capture) -> Flush:
     (flush,) = capture.flushes
     if not hasattr(flush.program, "graph"):
         raise Refused("the reference backend runs it")
-    if flush.targets.kept or flush.request.late:
+    has_late = isinstance(flush.key, pipeline.Request) and flush.key.late
+    if flush.targets.kept or has_late:
         raise Refused("somebody keeps what it overwrites")
     return flush
 

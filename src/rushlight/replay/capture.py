@@ -51,7 +51,7 @@ class Flush:
     """One flush of the call: its program, what that read, and the objects that received it."""
 
     edge: Edge
-    request: pipeline.Request
+    key: pipeline.RequestKey
     targets: pipeline.Targets
     leaves: list[Any]  # buffers
     numbers: list[Any]
@@ -139,16 +139,16 @@ class Capture:
         if trace is not self.trace:
             pipeline.execute(trace, edge, alive)
             return
-        request, targets = pipeline.request_of(trace, alive)
-        known = (edge.programs or {}).get(request)
+        key, targets = pipeline.request_of(trace, alive)
+        known = (edge.programs or {}).get(key)
         written = {id(s): s for s in (r() for r, _, _ in trace.mutated) if s is not None}
         flush = Flush(
-            edge, request, targets, list(trace.leaves), list(trace.numbers),
+            edge, key, targets, list(trace.leaves), list(trace.numbers),
             list(written.values()), known is None,
         )  # fmt: skip
         self.flushes.append(flush)
         pipeline.execute(trace, edge, alive)
-        flush.program = (edge.programs or {}).get(request)
+        flush.program = (edge.programs or {}).get(key)
 
     def _is_mine(self) -> bool:
         """Whether this is told by the thread that makes the call."""

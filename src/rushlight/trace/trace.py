@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import weakref
@@ -14,7 +13,7 @@ import numpy as np
 from rushlight import config, errors, forks
 from rushlight.dtypes import Category, of_number, uint64
 from rushlight.ops.registry import NUMBER_TYPES, TensorType
-from rushlight.trace import misses
+from rushlight.trace import interrupts, misses
 from rushlight.trace.tape import AccumulateGrad, Input, Node, impure_epochs
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
@@ -38,7 +37,6 @@ class Hooks:
     tensor_class: type[Any]
     execute: Callable[[Trace, Edge, list[Any]], None]
     current_node: Callable[[Any], Node | None]
-    uninterrupted: Callable[[], contextlib.AbstractContextManager[None]]
     copy_value: Callable[[Value], Value]
     reading: Callable[[], None] | None = None  # told when somebody looks at a tensor's memory
     number_in_memory: Callable[[Any, TensorType], Value]
@@ -156,8 +154,17 @@ class Trace:
         itself, with a flush right after the op.
         """
         buffer = value.buffer
-        if buffer is None or not buffer.is_shared or value.type.is_meta:
-            self.join(value)
+        type = value.type
+        if buffer is None or not buffer.is_shared or type.is_meta:
+            edge = self.edge.children.get(type)
+            if edge is None or buffer is None or type.weak or value.inference:
+                self.join(value)
+                return value
+            self.edge = edge
+            value.epoch = self.epoch
+            value.position = edge.first
+            value.trace = self
+            self.leaves.append(buffer)
             return value
         if buffer.nbytes <= SMALL_SHARED:
             value = hooks.copy_value(value)
@@ -275,33 +282,41 @@ class Trace:
 
     def flush(self) -> None:
         """Compute every pending value that is still alive; start a new epoch."""
-        with recording, hooks.uninterrupted():
+        with recording:
             if self.edge is self.root:
                 return
-            finish = self._inspected()
-            edge = self.edge
-            self.nodes = []
-            self.accumulators = []
-            self.windows = {}
-            impure_epochs.discard(self.epoch)
-            alive = [v for r in self.live if (v := r()) is not None]
-            if config.scopes.inference:
-                hooks.mark_made(self)
-            if config.process.has_places:
-                alive = hooks.with_elements(alive)
-            for watch in self.watchers:
-                watch(alive)
+            handler = interrupts.hold()
             try:
-                if alive or self.mutated:
-                    hooks.execute(self, edge, alive)
+                self._flush()
             finally:
-                self.restart()
-            if finish is not None:
-                finish()
+                interrupts.release(handler)
+
+    def _flush(self) -> None:  # hot
+        scopes = config.scopes
+        finish = self._inspected() if scopes.anomaly else None
+        edge = self.edge
+        self.nodes = []
+        self.accumulators = []
+        self.windows = {}
+        impure_epochs.discard(self.epoch)
+        alive = [v for r in self.live if (v := r()) is not None]
+        if scopes.inference:
+            hooks.mark_made(self)
+        if config.process.has_places:
+            alive = hooks.with_elements(alive)
+        for watch in self.watchers:
+            watch(alive)
+        try:
+            if alive or self.mutated:
+                hooks.execute(self, edge, alive)
+        finally:
+            self.restart()
+        if finish is not None:
+            finish()
 
     def _inspected(self) -> Callable[[], None] | None:
         """Under anomaly detection, what looks for NaNs once everything is computed."""
-        if not config.scopes.anomaly or self.edge.next * PROBES > MAX_PENDING:
+        if self.edge.next * PROBES > MAX_PENDING:
             return None
         self.must_flush = False  # this is the flush
         return hooks.inspect(self)
