@@ -172,6 +172,8 @@ class Draw:
                 raise Refused  # what a write through it does is not defined
         if re.search(tables.FORWARD, statement):
             self._check_tangents(uses, makes)
+        if re.search(tables.BY_LAYOUT, statement):
+            self._check_layout(uses)
         for name, value in self.names.items():
             if name[0] != "v" or before.get(name) is value:
                 continue
@@ -180,6 +182,16 @@ class Draw:
                     raise Refused
                 if t.dtype not in DTYPES or t.device.type != "cpu":
                     raise Refused
+                t.untyped_storage().data_ptr()  # raises where there is no memory
+
+    def _check_layout(self, uses: frozenset[str]) -> None:
+        """Results that are no views are contiguous here; in PyTorch they may have their
+        operands' order, on which it depends whether what is made of them shares their memory.
+        """
+        for e, t in self.tensors():
+            base = t._base if t._is_view() else t
+            if name_in(e) in uses and base is not None and not base.is_contiguous():
+                raise Refused
 
     def _check_tangents(self, uses: frozenset[str], makes: frozenset[str]) -> None:
         """PyTorch's tangents of numbers that are multiplied are float64, whatever their dtype

@@ -349,6 +349,7 @@ TRANSFORMS = templates(r"""
 {new} = torch.func.hessian(lambda a: ({body}).sum())({real})
 {new} = torch.func.grad_and_value(lambda a: ({body}).sum())({real})
 {new} = torch.func.functionalize(lambda a: {body})({x})
+{new} = torch.func.linearize(lambda a: {body}, {real})[1]({same})
 {new} = torch.compile(lambda a: {body}, mode='reduce-overhead')({x})
 f = torch.compile(lambda a: {body}, mode='reduce-overhead')\n{new} = [f({x}) for _ in range(3)]
 f = torch.compile(lambda a: {body}, mode='reduce-overhead')\n{new} = [f({x}), f({same}), f({x} * 2), f({x})]
@@ -361,7 +362,6 @@ torch.func.vmap({f}, in_dims=-1, out_dims=-1)
 torch.func.grad(lambda a: ({f})(a).abs().sum())
 (lambda a: torch.func.jvp({f}, (a,), (a.cos(),))[1])
 (lambda a: (lambda out, pull: pull(out)[0])(*torch.func.vjp({f}, a)))
-(lambda a: torch.func.linearize({f}, a)[1](a.sin()))
 torch.func.jacrev({f})
 torch.func.jacfwd({f})
 torch.func.hessian(lambda a: ({f})(a).sum())
@@ -504,6 +504,8 @@ NOT_SAMPLED = (
 # Programs that are not run with other sizes: windows may overlap, and PyTorch does not see that
 # pivots or statistics are too few, and writes elsewhere.
 UNCHECKED = r"unfold|as_strided|lu_unpack|native_batch_norm"
+# Views where the order of elements in memory permits, or of that order.
+BY_LAYOUT = r"reshape|[^n]flatten|ravel|contiguous|as_strided|resize|view\("
 # Operators whose operands are in order.
 OF_SORTED = ("searchsorted", "bucketize")
 # Programs that solve equations: how far their results may be off depends on equal numbers too.
