@@ -282,6 +282,9 @@ INVERSE_STD = Op(  # 1 / sqrt(var + eps), dims kept
 
 def norm_lower(k: Any, x: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
     """In float64, where squares of float32 cannot overflow."""
+    if ord == 2:
+        wide = k.cast(k.wide(x), dt.float64)
+        return k.cast(k.sqrt(k.reduce("sum", wide * wide, dim, keepdim)), x.dtype)
     size = k.map("abs", k.wide(x))
     if math.isinf(ord):
         out = k.reduce("max" if ord > 0 else "min", size, dim, keepdim)
@@ -290,10 +293,8 @@ def norm_lower(k: Any, x: Any, ord: float, dim: Dims, keepdim: bool) -> Any:
     elif ord == 1:
         out = k.reduce("sum", size, dim, keepdim)
     else:
-        size = k.cast(size, dt.float64)
-        powers = size * size if ord == 2 else k.pow(size, float(ord))
-        total = k.reduce("sum", powers, dim, keepdim)
-        out = k.sqrt(total) if ord == 2 else k.pow(total, 1.0 / ord)
+        powers = k.pow(k.cast(size, dt.float64), float(ord))
+        out = k.pow(k.reduce("sum", powers, dim, keepdim), 1.0 / ord)
     return k.cast(out, x.dtype)
 
 
