@@ -300,6 +300,7 @@ class Trace:
         self.windows = {}
         impure_epochs.discard(self.epoch)
         alive = [v for r in self.live if (v := r()) is not None]
+        self.live = []  # dropped while they are in the cache: the program will displace them
         if scopes.inference:
             hooks.mark_made(self)
         if config.process.has_places:
