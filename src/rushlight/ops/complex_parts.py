@@ -135,6 +135,8 @@ def view_as_complex(input: Any) -> Any:
     >>> torch.view_as_complex(torch.tensor([[1.0, 2.0]]))
     tensor([1.+2.j])
     """
+    if input.dtype is float16:
+        raise errors.no_complex_half()
     if input.dtype not in (float32, float64):
         raise RuntimeError(
             f"view_as_complex is only supported for floating point tensors, but got a tensor "

@@ -198,6 +198,11 @@ def cross_entropy(
     is_half = input.dtype in (dt.float16, dt.bfloat16)
     logs = (CAST(input, dtype=dt.float32) if is_half else input).log_softmax(dim)
     if target.dtype.is_floating_point:
+        if ignore_index >= 0:
+            raise RuntimeError(
+                f"cross_entropy: ignore_index ({ignore_index}) is not supported for a target of "
+                f"probabilities"
+            )
         loss = _probability_loss(logs, target, weight, reduction, label_smoothing, dim)
     else:
         _check_target("cross_entropy", input, target, dim, ignore_index)

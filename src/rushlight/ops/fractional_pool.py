@@ -6,10 +6,11 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.ops.max_pool import POOL_SCATTER, maxima
 from rushlight.ops.random import rand
-from rushlight.ops.ranges import ARANGE
-from rushlight.ops.registry import public
+from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.windows import Sizes, sizes_for
+from rushlight.views import View
 
 
 def _out_size(op: str, size: Sizes, output_size: Any, output_ratio: Any) -> Sizes:
@@ -45,30 +46,64 @@ def _check(op: str, x: Any, kernel: Sizes, out: Sizes) -> None:
             )
 
 
-def _starts(sample: Any, size: int, kernel: int, out: int) -> Any:
-    """First elements of the windows (N, C, out) from one random number a plane (N, C)."""
-    steps = ARANGE(0, 1, length=out, dtype=sample.dtype)
+def _starts(k: Any, sample: Any, size: int, kernel: int, out: int) -> Any:
+    """First elements (N, C, out) of the windows along a dimension from one random number a
+    plane (N, C, 1), in the arithmetic of the numbers' dtype.
+    """
+
+    def rounded(x: Any) -> Any:
+        return k.wide(k.cast(x, sample.dtype))
+
+    last, wide = k.extent(size - kernel), k.wide(sample)
+    shape = (*sample.shape[:2], out)
     if out == 1:
-        return (steps + sample.unsqueeze(-1) * 0).to(dt.int64) + (size - kernel)
-    step = (size - kernel) / (out - 1)
-    offset = sample.unsqueeze(-1)
-    made = ((steps + offset) * step).to(dt.int64) - (offset * step).to(dt.int64)
-    is_last = steps == out - 1
-    return made.masked_fill(is_last, size - kernel)
+        return k.expand(last, shape)
+    step = rounded(k.extent((size - kernel) / (out - 1)))
+    place = k.iota(shape, 2)
+    ends = rounded(rounded(k.cast(place, wide.dtype) + wide) * step)
+    made = k.cast(ends, dt.int64) - k.cast(rounded(wide * step), dt.int64)
+    return k.select(place >= k.extent(out - 1), last, made)
 
 
-def _windows(samples: Any, size: Sizes, kernel: Sizes, out: Sizes) -> Any:
-    """Flat positions in the plane, (N, C, *out, *kernel)."""
-    count = len(size)
-    total: Any = 0
-    for d, step in enumerate(views.contiguous_strides(size)):
+def fractional_max_lower(
+    k: Any, x: Any, samples: Any, kernel: Sizes, out: Sizes
+) -> tuple[Any, Any]:
+    count, wide = len(kernel), k.wide(x)
+    strides, ones = views.contiguous_strides(x.shape), (1,) * count
+    view = View((*x.shape[:2], *out, *kernel), (*strides[:2], *(0,) * 2 * count), 0)
+    starts, indices = [], []
+    for d, (size, stride) in enumerate(zip(x.shape[2:], strides[2:], strict=True)):
         # PyTorch draws for the planes of 3-d data in order, for those of 2-d data in reverse
-        sample = samples[..., d if count == 3 else count - 1 - d]
-        start = _starts(sample, size[d], kernel[d], out[d])
-        start = start.reshape(*start.shape[:2], *_line(count, d, out[d]), *(1,) * count)
-        within = ARANGE(0, 1, length=kernel[d], dtype=dt.int64)
-        total = total + (start + within.reshape(_line(count, d, kernel[d]))) * step
-    return total
+        sample = k.slice(samples, 2, d if count == 3 else count - 1 - d, 1)
+        start = _starts(k, sample, size, kernel[d], out[d])
+        start = k.reshape(start, (*x.shape[:2], *_line(count, d, out[d])))
+        within = k.reshape(k.iota((kernel[d],), 0), _line(count, d, kernel[d]))
+        starts.append(start)
+        indices.append((k.reshape(start, (*start.shape, *ones)) + within, stride, size))
+    highest, within = maxima(k, k.gather(wide, view, indices, "window"), kernel)
+    place = k.full((*x.shape[:2], *out), 0, dt.int64)
+    for start, at, stride in zip(starts, within, strides[2:], strict=True):
+        place = place + (start + at) * k.extent(stride)
+    return k.cast(highest, x.dtype), place
+
+
+def _fractional_type(
+    x: TensorType, samples: TensorType, out: Sizes, **_: Any
+) -> tuple[TensorType, TensorType]:
+    shape = (*x.shape[:2], *out)
+    return TensorType(shape, x.dtype), TensorType(shape, dt.int64)
+
+
+FRACTIONAL_MAX = Op(  # of planes (N, C, *size): maxima of windows, and where in the plane
+    "fractional_max_pool",
+    attrs=("kernel", "out"),
+    type=_fractional_type,
+    lower=fractional_max_lower,
+    vjp=lambda g, out_, x, samples, kernel, **_: (
+        POOL_SCATTER(g[0], out_[1], size=tuple(x.shape[2:]), kind="add"),
+        None,
+    ),
+)
 
 
 def _line(count: int, dim: int, size: int) -> Sizes:
@@ -87,20 +122,16 @@ def _pooled(
     channels = x.shape[-count - 1]
     if samples is None:
         samples = rand((batch, channels, count), dtype=x.dtype)
-    elif tuple(samples.shape) != (batch, channels, count):
+    elif samples.shape[0] < batch or tuple(samples.shape[1:]) != (channels, count):
         raise RuntimeError(
-            f"{op}: Expect _random_samples to be of shape {[batch, channels, count]}; got "
-            f"{list(samples.shape)}"
+            f"{op}: Expect _random_samples to be of shape {[batch, channels, count]}, or for "
+            f"more samples; got {list(samples.shape)}"
         )
-    places = _windows(samples.detach(), size, kernel, out)
-    places = places.reshape(batch, channels, views.numel(out), views.numel(kernel))
-    planes = x.reshape(batch, channels, views.numel(size))
-    flat = places.reshape(batch, channels, places.shape[2] * places.shape[3])
-    read = planes.gather(2, flat).reshape(places.shape)
-    values, which = read.max(-1)
-    index = places.gather(-1, which.unsqueeze(-1))
-    shape = (*x.shape[:-count], *out)
-    return values.reshape(shape), index.reshape(shape)
+    elif samples.dtype is not x.dtype:
+        raise errors.mixed_dtypes(op, x.dtype, samples.dtype)
+    planes = x if x.ndim == count + 2 else x.unsqueeze(0)
+    made = FRACTIONAL_MAX(planes, samples[:batch], kernel=kernel, out=out)
+    return made if planes is x else tuple(part.squeeze(0) for part in made)
 
 
 def _public(count: int) -> None:

@@ -37,7 +37,7 @@ def max_pool_lower(
         k, padded(k, wide, pads, _lowest(wide.dtype)), out, kernel, stride, dilation
     )
     few = views.numel(kernel) <= FEW_ELEMENTS
-    highest, place = _compared(k, windows, kernel) if few else _reduced(k, windows, kernel)
+    highest, place = _compared(k, windows, kernel) if few else maxima(k, windows, kernel)
     values = k.cast(highest, x.dtype)
     index = None
     for d, within in enumerate(place):
@@ -51,7 +51,7 @@ def max_pool_lower(
     return values, index
 
 
-def _reduced(k: Any, windows: Any, kernel: Sizes) -> tuple[Any, list[Any]]:
+def maxima(k: Any, windows: Any, kernel: Sizes) -> tuple[Any, list[Any]]:
     """Maxima of windows (*lead, *out, *kernel), and in each spatial dimension where within the
     window the first of them lies.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any  # operands are tensors, arrays in host functions
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy as np
 from rushlight.ir.host import takes_batches
 from rushlight.ops.complex_parts import resolve_conj
 from rushlight.ops.creation import unrelated
-from rushlight.ops.elementwise import conjugate
 from rushlight.ops.linear_algebra import Array, check_matrix
+from rushlight.ops.linear_solve import solve_triangular
 from rushlight.ops.ranges import EYE
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import geqrf as geqrf_result
@@ -49,16 +48,24 @@ def geqrf(input: Any) -> Any:
     return geqrf_result(*GEQRF(input))
 
 
-def _reflected(a: Any, tau: Any, start: Any, order: Iterable[int]) -> Any:
-    """Reflections I - tau v v^H applied to `start` in an order; v are columns of a."""
+def _reflected(a: Any, tau: Any, start: Any, adjoint: bool = False) -> Any:
+    """The product Q of the reflections I - tau v v^H, or its adjoint, times `start`; v are
+    columns of a.
+
+    Q is I - V T V^H with a triangular T, that of Schreiber and Van Loan (1989): as many steps
+    for any number of reflections.
+    """
     m, count = a.shape[-2], tau.shape[-1]
     if not count:
         return unrelated(start.clone(), a, tau)
+    eye = EYE(n=count, m=count, dtype=a.dtype)
     vectors = a[..., :count].tril(-1) + EYE(n=m, m=count, dtype=a.dtype)
-    for i in order:
-        v = vectors[..., i : i + 1]
-        start = start - (tau[..., i, None, None] * v) @ (v.mH @ start)
-    return start
+    scales = tau.unsqueeze(-1)
+    coupling = scales * (vectors.mH @ vectors).triu(1)
+    middle = solve_triangular(coupling, scales * eye, upper=True, unitriangular=True)
+    if adjoint:
+        middle = middle.mH
+    return start - vectors @ (middle @ (vectors.mH @ start))
 
 
 def _check_scales(op: str, a: Any, tau: Any) -> None:
@@ -87,7 +94,7 @@ def householder_product(A: Any, tau: Any) -> Any:
     _check_scales("linalg.householder_product", A, tau)
     m, n = A.shape[-2:]
     start = EYE(n=m, m=n, dtype=A.dtype).expand(*A.shape[:-2], m, n)
-    return _reflected(A, tau, start, reversed(range(tau.shape[-1])))
+    return _reflected(A, tau, start)
 
 
 @public("torch", "Tensor", out=True)
@@ -114,7 +121,4 @@ def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool =
             f"ormqr: other.shape[-2] must be equal to input.shape[-2] ({list(input.shape)} and "
             f"{list(other.shape)})"
         )
-    order = range(tau.shape[-1])
-    if transpose:
-        return _reflected(input, conjugate(tau), other, order)
-    return _reflected(input, tau, other, reversed(order))
+    return _reflected(input, tau, other, transpose)
