@@ -527,6 +527,7 @@ def test_there_are_no_complex_numbers_of_half_precision() -> None:
     for refused in (
         lambda: half * 1j,
         lambda: torch.complex(half, half),
+        lambda: torch.view_as_complex(half),
         lambda: torch.result_type(half, 1j),
         lambda: torch.where(half > 0, half, 1j),
         lambda: half * torch.tensor(1j),

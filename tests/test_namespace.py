@@ -71,6 +71,10 @@ def test_answers_are_those_of_pytorch(call):
         lambda t: t.nn.functional.multi_margin_loss(t.ones(2, 0), t.tensor([0, 0])),
         lambda t: t.nn.functional.multi_margin_loss(t.ones(1, 2, 3), t.tensor([0])),
         lambda t: t.nn.functional.multilabel_margin_loss(t.ones(0), t.zeros(0).long()),
+        lambda t: t.nn.functional.cross_entropy(t.ones(1, 2), t.ones(1, 2), ignore_index=1),
+        lambda t: t.nn.functional.fractional_max_pool2d(
+            t.ones(2, 1, 4, 4), 2, 2, _random_samples=t.ones(1, 1, 2)
+        ),
         lambda t: t.nn.functional.multilabel_margin_loss(t.ones(2, 0), t.zeros(2, 0).long()),
     ],
 )

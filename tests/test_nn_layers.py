@@ -203,3 +203,9 @@ def test_batch_norms_become_synchronised_ones_with_the_same_tensors():
     )
     with pytest.raises(ValueError, match="at least 2D"):
         nn.SyncBatchNorm(3)(rushlight.ones(3))
+
+
+def test_the_delta_of_a_loss_is_a_real_number():
+    for library in (torch, rl):
+        with pytest.raises(TypeError, match="delta must be a float or int"):
+            library.nn.HuberLoss(delta=1j)

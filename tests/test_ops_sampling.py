@@ -146,6 +146,17 @@ def test_fractional_windows_are_drawn_by_the_seed():
     assert made[0] == made[1] != made[2]
 
 
+def test_windows_may_be_drawn_for_more_samples_than_there_are():
+    x, samples = normal(2, 7, 6, 5), normal(3, 2, 3) % 1
+    check("F.fractional_max_pool3d", x, 2, 3, None, True, samples, grad=False)
+
+
+@pytest.mark.parametrize("value", [float("inf"), -float("inf")])
+def test_fractional_windows_of_infinities(value):
+    x, samples = np.full((1, 1, 5, 5), value), normal(1, 1, 2) % 1
+    check("F.fractional_max_pool2d", x, 2, 3, None, True, samples, grad=False)
+
+
 def test_wrong_fractional_windows_raise_what_pytorch_raises():
     x = normal(1, 2, 5, 5)
     check_error(ValueError, "F.fractional_max_pool2d", x, 2)

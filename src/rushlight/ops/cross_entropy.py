@@ -200,8 +200,8 @@ def cross_entropy(
     if target.dtype.is_floating_point:
         if ignore_index >= 0:
             raise RuntimeError(
-                f"cross_entropy: ignore_index ({ignore_index}) is not supported for a target of "
-                f"probabilities"
+                f"cross_entropy: ignore_index ({ignore_index}) is not supported for a target "
+                f"of probabilities"
             )
         loss = _probability_loss(logs, target, weight, reduction, label_smoothing, dim)
     else:
