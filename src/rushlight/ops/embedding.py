@@ -368,7 +368,8 @@ def _bag_maxima(rows: Any, bags: Any, count: int, is_counted: Any) -> Any:
 def _least_and_most(classes: Any, count: int) -> tuple[int, int]:
     if classes.is_meta and count != -1:
         return 0, count - 1
-    return (int(classes.min()), int(classes.max())) if classes.numel() else (0, -1)
+    numbers = classes.detach()._numbers()  # few: a program each would take as long as the rest
+    return (int(numbers.min()), int(numbers.max())) if numbers.size else (0, -1)
 
 
 @public("F")
