@@ -14,6 +14,7 @@ import rushlight
 from rushlight import ops
 from rushlight.dtypes import float32
 from rushlight.nn import functional
+from rushlight.ops.indexing import slice_along
 from rushlight.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -117,10 +118,6 @@ def _expand(x: Tensor, size: Any, *, implicit: bool = False) -> Tensor:
     return x.expand(size)
 
 
-def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    return x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]
-
-
 def _index(x: Any, indices: Any) -> Any:
     return x[tuple(slice(None) if i is None else i for i in indices)]
 
@@ -150,7 +147,7 @@ _OWN: dict[str, Function] = {
     "index": _index,
     "lift_fresh_copy": lambda x: x.clone(),
     "sigmoid_backward": _sigmoid_backward,
-    "slice": _slice,
+    "slice": slice_along,
     "sym_numel": lambda x: x.numel(),
     "sym_size": lambda x, dim=None: x.size(dim),
     "tanh_backward": _tanh_backward,

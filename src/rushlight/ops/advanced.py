@@ -16,7 +16,8 @@ from rushlight.ops.creation import FILL, FULL, unrelated
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.embedding import check_dense_grad
 from rushlight.ops.fill_value import checked_value
-from rushlight.ops.indexing import INDEX, INDEX_PUT, is_mask, only_last
+from rushlight.ops.index_arrays import INDEX, INDEX_PUT, only_last
+from rushlight.ops.indexing import is_mask
 from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 

@@ -7,14 +7,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any  # operands are tensors
 
-from rushlight import config, views
+from rushlight import config
 from rushlight.dtypes import dtype
 from rushlight.layout import check_layout
 from rushlight.ops import movement, sections
 from rushlight.ops.complex_parts import resolve_conj, view_as_complex, view_as_real
 from rushlight.ops.creation import FULL, sizes_of, with_grad
 from rushlight.ops.elementwise import the_tensor
-from rushlight.ops.indexing import getitem
+from rushlight.ops.indexing import slice_along
 from rushlight.ops.registry import public
 
 _TAKEN_BY_NAME = {"expand_copy": ("size",), "view_copy": ("dtype",)}
@@ -59,11 +59,6 @@ def _as_real(input: Any) -> Any:
     return view_as_real(resolve_conj(input))
 
 
-def _slice(input: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    at = views.dim_index("slice_copy", dim, input.ndim)
-    return getitem(input, (*(slice(None),) * at, slice(start, end, step)))
-
-
 def _narrow(input: Any, dim: int, start: int, length: int) -> Any:
     if 0 < input.ndim <= dim:  # PyTorch's class, which is another for a `dim` below the range
         raise RuntimeError(
@@ -77,7 +72,7 @@ for _name, _function in {
     "transpose": movement.transpose, "t": movement.t, "squeeze": movement.squeeze,
     "unsqueeze": movement.unsqueeze, "select": movement.select,
     "diagonal": movement.diagonal, "expand": movement.expand, "unfold": movement.unfold,
-    "as_strided": movement.as_strided, "alias": _alias, "detach": _detach, "slice": _slice,
+    "as_strided": movement.as_strided, "alias": _alias, "detach": _detach, "slice": slice_along,
     "unbind": sections.unbind, "split": sections.split,
     "split_with_sizes": sections.split_with_sizes, "view_as_real": _as_real,
     "view_as_complex": view_as_complex,

@@ -1,4 +1,4 @@
-"""Distances between vectors: of all pairs in one set, or across two."""
+"""Distances between vectors: of all pairs in one set or across two, of each with another."""
 
 from __future__ import annotations
 
@@ -90,3 +90,34 @@ def dist(input: Any, other: Any, p: float = 2) -> Any:
     tensor(5.)
     """
     return (input - other).norm(p)
+
+
+@public("F", "torch")
+def pairwise_distance(
+    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Any:
+    """The p-norm of x1 - x2 + eps along the last dimension.
+
+    >>> torch.pairwise_distance(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
+    tensor([5.0000])
+    """
+    return (x1 - x2 + eps).norm(p, dim=-1, keepdim=keepdim)
+
+
+@public("F", "torch")
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`.
+
+    >>> torch.cosine_similarity(torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
+    tensor([0.6000])
+    """
+    if not (x1.dtype.is_floating_point and x2.dtype.is_floating_point):
+        raise RuntimeError(
+            f"cosine_similarity: expected floating point tensors, got {x1.dtype!r} and "
+            f"{x2.dtype!r}"
+        )
+    shape = views.broadcast_shapes("cosine_similarity", x1.shape, x2.shape)
+    a, b = x1.expand(shape), x2.expand(shape)
+    a = a / a.norm(dim=dim, keepdim=True).clamp(min=eps)
+    b = b / b.norm(dim=dim, keepdim=True).clamp(min=eps)
+    return (a * b).sum(dim)

@@ -8,7 +8,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any  # indices are of many kinds
 
 import numpy as np
@@ -16,200 +16,15 @@ import numpy as np
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops import batching
-from rushlight.ops.creation import FILL, FULL
+from rushlight.ops.creation import FILL
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.fill_value import checked_value
+from rushlight.ops.index_arrays import INDEX, INDEX_PUT, index_shape
 from rushlight.ops.movement import bounded_index
-from rushlight.ops.ranges import ARANGE
 from rushlight.ops.rearrange import FLIP
-from rushlight.ops.registry import Op, TensorType, public, recorder
+from rushlight.ops.registry import public, recorder
 from rushlight.ops.view_ops import PICK, take_view
-from rushlight.views import Shape, View
-
-# -- ops on index arrays
-
-
-def _index_shape(own: Shape, dims: Shape, indices: Sequence[Any]) -> tuple[Shape, int, int]:
-    """The result's shape, where the broadcast index dimensions stand in it, and how many."""
-    try:
-        common = views.broadcast_shapes("index", *(i.shape for i in indices))
-    except RuntimeError:
-        shapes = ", ".join(errors.shape_text(i.shape) for i in indices)
-        raise IndexError(
-            f"shape mismatch: indexing tensors could not be broadcast together with shapes "
-            f"{shapes}"
-        ) from None
-    is_together = all(b - a == 1 for a, b in zip(dims, dims[1:], strict=False))
-    at = dims[0] if is_together else 0
-    rest = [s for d, s in enumerate(own) if d not in dims]
-    return (*rest[:at], *common, *rest[at:]), at, len(common)
-
-
-def _places(
-    k: Any, own: View, dims: Shape, indices: Sequence[Any], wraps: bool
-) -> tuple[View, list[tuple[Any, int, int]]]:
-    """Where the elements chosen by `indices` lie: a view for the other dimensions, and
-    steps. `wraps`: negative numbers count from the end.
-    """
-    shape, at, count = _index_shape(own.shape, dims, indices)
-    rest = [s for d, s in enumerate(own.strides) if d not in dims]
-    strides = (*rest[:at], *([0] * count), *rest[at:])
-    after = len(shape) - at - count
-    steps = []
-    for dim, index in zip(dims, indices, strict=True):
-        whole = k.cast(index, dt.int64)
-        size = own.shape[dim]
-        whole = k.select(whole < 0, whole + k.extent(size), whole) if wraps else whole
-        placed = (*([1] * (count - len(whole.shape))), *whole.shape, *([1] * after))
-        steps.append((k.reshape(whole, placed), own.strides[dim], size))
-    return View(shape, strides, own.offset), steps
-
-
-def _label(wraps: bool) -> str:
-    return errors.WRAPPED_INDEX if wraps else "index"
-
-
-def _index_lower(k: Any, x: Any, *indices: Any, dims: Shape, wraps: bool) -> Any:
-    plain, own = k.source_of(x)
-    view, steps = _places(k, own, dims, indices, wraps)
-    if 0 in view.shape:
-        return k.full(view.shape, 0, x.dtype)
-    return k.gather(plain, view, steps, _label(wraps))
-
-
-def _index_type(x: TensorType, *indices: TensorType, dims: Shape, wraps: bool) -> TensorType:
-    shape = _index_shape(x.shape, dims, indices)[0]
-    if any(x.shape[d] == 0 for d in dims) and views.numel(shape):
-        raise IndexError("index is out of bounds for dimension with size 0")
-    return TensorType(shape, x.dtype)
-
-
-def _index_vjp(g: Any, out: Any, x: Any, *indices: Any, dims: Shape, wraps: bool) -> Any:
-    summed = INDEX_SUM(g, *indices, shape=tuple(x.shape), dims=dims, wraps=wraps)
-    return summed, *([None] * len(indices))
-
-
-INDEX = Op(
-    "index",
-    attrs=("dims", "wraps"),
-    type=_index_type,
-    lower=_index_lower,
-    vjp=_index_vjp,
-    jvp=lambda t, out, x, *indices, dims, wraps: INDEX(t[0], *indices, dims=dims, wraps=wraps),
-)
-
-
-def _put(
-    k: Any,
-    kind: str,
-    base: Any,
-    source: Any,
-    dims: Shape,
-    indices: Sequence[Any],
-    wraps: bool,
-) -> Any:
-    view, steps = _places(k, views.whole(base.shape), dims, indices, wraps)
-    if 0 in view.shape:
-        return base
-    return k.scatter(kind, base, source, view, steps, _label(wraps))
-
-
-def _index_sum_lower(
-    k: Any, g: Any, *indices: Any, shape: Shape, dims: Shape, wraps: bool
-) -> Any:
-    wide = k.wide(g)
-    out = _put(k, "add", k.full(shape, 0, wide.dtype), wide, dims, indices, wraps)
-    return k.cast(out, g.dtype)
-
-
-INDEX_SUM = Op(  # zeros of `shape` with every element of g added where `index` read it
-    "index_sum",
-    attrs=("shape", "dims", "wraps"),
-    type=lambda g, *indices, shape, dims, wraps: TensorType(shape, g.dtype),
-    lower=_index_sum_lower,
-    vjp=lambda h, out, g, *indices, shape, dims, wraps: (
-        INDEX(h, *indices, dims=dims, wraps=wraps),
-        *([None] * len(indices)),
-    ),
-)
-
-
-def _index_put_lower(
-    k: Any,
-    base: Any,
-    source: Any,
-    *indices: Any,
-    dims: Shape,
-    accumulate: bool,
-    wraps: bool,
-) -> Any:
-    if not accumulate:
-        return _put(k, "set", base, k.cast(source, base.dtype), dims, indices, wraps)
-    wide = k.cast(base, dt.int32) if base.dtype is dt.bool_ else k.wide(base)
-    added = _put(k, "add", wide, k.cast(source, wide.dtype), dims, indices, wraps)
-    return k.cast(added, base.dtype)
-
-
-def _index_put_type(
-    base: TensorType,
-    source: TensorType,
-    *indices: TensorType,
-    dims: Shape,
-    accumulate: bool,
-    wraps: bool,
-) -> TensorType:
-    shape = _index_type(base, *indices, dims=dims, wraps=wraps).shape
-    fits = len(source.shape) <= len(shape) and all(
-        s in (1, t) for s, t in zip(reversed(source.shape), reversed(shape), strict=False)
-    )
-    if not fits:
-        raise RuntimeError(
-            f"shape mismatch: value tensor of shape {errors.shape_text(source.shape)} cannot "
-            f"be broadcast to indexing result of shape {errors.shape_text(shape)}"
-        )
-    return TensorType(base.shape, base.dtype)
-
-
-def only_last(g: Any, put: Callable[[Any], Any], read: Callable[[Any], Any]) -> Any:
-    """g where an element was the last that was put in its place, and zero where another was put
-    over it. `put` places integers in the way of the op, `read` finds them again.
-    """
-    order = ARANGE(0, 1, length=g.numel(), dtype=dt.int64).reshape(g.shape)
-    return WHERE(read(put(order)) == order, g, 0)
-
-
-def _index_put_vjp(
-    g: Any,
-    out: Any,
-    base: Any,
-    source: Any,
-    *indices: Any,
-    dims: Shape,
-    accumulate: bool,
-    wraps: bool,
-) -> Any:
-    named = {"dims": dims, "accumulate": accumulate, "wraps": wraps}
-    chosen = INDEX(g, *indices, dims=dims, wraps=wraps)
-    nothing = [None] * len(indices)
-    if accumulate:
-        return g, chosen, *nothing
-    empty = FULL(shape=tuple(g.shape), value=-1, dtype=dt.int64)
-    kept = only_last(
-        chosen,
-        lambda order: INDEX_PUT(empty, order, *indices, **named),
-        lambda placed: INDEX(placed, *indices, dims=dims, wraps=wraps),
-    )
-    return INDEX_PUT(g, 0, *indices, **named), kept, *nothing
-
-
-INDEX_PUT = Op(
-    "index_put",
-    attrs=("dims", "accumulate", "wraps"),
-    type=_index_put_type,
-    lower=_index_put_lower,
-    vjp=_index_put_vjp,
-)
-
+from rushlight.views import Shape
 
 # -- reading an index
 
@@ -431,6 +246,14 @@ def getitem(input: Any, key: Any) -> Any:
     return INDEX(viewed, *indices, dims=dims, wraps=True)
 
 
+def slice_along(
+    input: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    """`input[start:end:step]` along one dimension, as a view."""
+    at = views.dim_index("slice", dim, input.ndim)
+    return getitem(input, (*(slice(None),) * at, slice(start, end, step)))
+
+
 @public("Tensor", name="__setitem__")
 def setitem(input: Any, key: Any, value: Any) -> None:
     """Write values, broadcast, at an index.
@@ -483,7 +306,7 @@ def _assigned(viewed: Any, value: Any, arrays: list[tuple[int, Any]]) -> Any:
             wide, value if value.dtype is viewed.dtype else value.to(viewed.dtype), viewed
         )
     dims, indices = _without_masks(arrays)
-    shape = _index_shape(viewed._shape, dims, [Shaped(i._shape) for i in indices])[0]
+    shape = index_shape(viewed._shape, dims, [Shaped(i._shape) for i in indices])[0]
     while value.ndim > len(shape) and value._shape[0] == 1:
         value = value.reshape(value._shape[1:])
     return INDEX_PUT(viewed, value, *indices, dims=dims, accumulate=False, wraps=True)
@@ -545,73 +368,3 @@ def index_put_(input: Any, indices: Any, values: Any, accumulate: bool = False) 
     tensor([3., 0., 0.])
     """
     return recorder.write(input, index_put(input, indices, values, accumulate), "index_put_")
-
-
-# -- where the elements are
-
-
-@public("torch", "Tensor", out=True)
-def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
-    """The positions of elements that are not zero: a row for each, or a tuple of vectors.
-
-    >>> torch.nonzero(torch.tensor([[0.0, 1.0], [2.0, 0.0]]))
-    tensor([[0, 1],
-            [1, 0]])
-    """
-    from rushlight.arrays import tensor_of_array  # ops come before tensors
-
-    batching.refuse_sizes("nonzero", input)
-    values = input.detach()._numbers()
-    if as_tuple:
-        return tuple(tensor_of_array(p, dt.int64) for p in np.nonzero(np.atleast_1d(values)))
-    places = np.argwhere(values) if input.ndim else np.zeros((int(bool(values)), 0))
-    return tensor_of_array(places, dt.int64)
-
-
-@public("torch", "Tensor")
-def argwhere(input: Any) -> Any:
-    """The positions of elements that are not zero, a row for each.
-
-    >>> torch.argwhere(torch.tensor([0.0, 1.0, 2.0]))
-    tensor([[1],
-            [2]])
-    """
-    return nonzero(input)
-
-
-@public("torch", "Tensor")
-@batching.by_sample
-def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
-    """The first `size` positions of elements that are not zero, filled up if there are
-    fewer.
-
-    >>> torch.nonzero_static(torch.tensor([0.0, 1.0]), size=2)
-    tensor([[ 1],
-            [-1]])
-    """
-    from rushlight.arrays import tensor_of_array  # ops come before tensors
-
-    if size < 0:
-        raise RuntimeError(f"nonzero_static: 'size' must be non-negative, got {size}")
-    found = np.argwhere(input.detach()._numbers())[:size]
-    out = np.full((size, input.ndim), fill_value, np.int64)
-    out[: len(found)] = found
-    return tensor_of_array(out, dt.int64)
-
-
-@public("torch")
-def unravel_index(indices: Any, shape: Any) -> Any:
-    """Coordinates (int64), a tensor for each dimension of `shape`, of positions in flattened
-    order.
-
-    >>> import rushlight as torch
-    >>> torch.unravel_index(torch.tensor([3, 5]), (2, 3))
-    (tensor([1, 1]), tensor([0, 2]))
-    """
-    if not indices.dtype.is_integral or indices.dtype is dt.bool_:
-        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype!r}")
-    sizes = (shape,) if isinstance(shape, int) else tuple(int(s) for s in shape)
-    if any(s < 0 for s in sizes):
-        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
-    steps, places = views.contiguous_strides(sizes), indices.to(dt.int64)
-    return tuple(places // step % size for step, size in zip(steps, sizes, strict=True))

@@ -6,7 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.ops.indexing import only_last
+from rushlight.ops.index_arrays import only_last
 from rushlight.ops.pool import reach_pads, settings
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.windows import (

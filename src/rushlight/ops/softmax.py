@@ -1,4 +1,6 @@
-"""softmax, log_softmax and softmin: each with the largest element subtracted first."""
+"""softmax, log_softmax and softmin, each with the largest element subtracted first, and samples
+of the Gumbel-softmax distribution.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ from typing import Any  # operands are tensors
 
 from rushlight import errors, views
 from rushlight.dtypes import dtype
+from rushlight.ops import batching
+from rushlight.ops.creation import FULL
 from rushlight.ops.elementwise import CAST, scaled
 from rushlight.ops.registry import Op, TensorType, public
 
@@ -173,3 +177,23 @@ def softmin(
     tensor([0.7311, 0.2689])
     """
     return _run(SOFTMAX, -input, _implied_dim(input, dim), dtype)
+
+
+@public("F")
+def gumbel_softmax(
+    logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Any:
+    """A sample of the Gumbel-softmax distribution; `hard` gives one-hot values with the soft
+    sample's gradient (Jang et al., 2017).
+
+    >>> torch.nn.functional.gumbel_softmax(torch.zeros(1, 3), hard=True).sum(-1)
+    tensor([1.])
+    """
+    noise = FULL(shape=tuple(logits.shape), value=0, dtype=logits.dtype)
+    noise = -batching.spread_like(noise, logits).exponential_().log()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    index = soft.max(dim, keepdim=True)[1]
+    sharp = soft.detach().mul(0).scatter(dim, index, 1.0)
+    return sharp - soft.detach() + soft

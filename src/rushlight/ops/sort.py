@@ -17,6 +17,7 @@ from rushlight.ir.host import takes_batches
 from rushlight.ops import batching, return_types
 from rushlight.ops.advanced import GATHER
 from rushlight.ops.elementwise import check_one_tensor, check_operands, check_tensors
+from rushlight.ops.extremes import amax_vjp
 from rushlight.ops.order_keys import (
     BITS,
     POSITION,
@@ -26,7 +27,6 @@ from rushlight.ops.order_keys import (
     median_positions,
     sorted_positions,
 )
-from rushlight.ops.reduce import amax_vjp
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 _LONG = 1024  # elements that a table of values pays for

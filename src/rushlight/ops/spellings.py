@@ -11,7 +11,17 @@ from collections.abc import Callable, Sequence
 from typing import Any  # operands are tensors
 
 from rushlight.dtypes import bool_
-from rushlight.ops import contract, conv, ctc, dropout, embedding, interpolate, loss, norm
+from rushlight.ops import (
+    contract,
+    conv,
+    ctc,
+    dropout,
+    embedding,
+    interpolate,
+    loss,
+    margin_loss,
+    norm,
+)
 from rushlight.ops.activation import rrelu as _rrelu
 from rushlight.ops.creation import FULL
 from rushlight.ops.elementwise import CAST, WHERE
@@ -231,7 +241,7 @@ def cosine_embedding_loss(
 ) -> Any:
     """`nn.functional.cosine_embedding_loss`."""
     kind = _reduction(reduction)
-    return loss.cosine_embedding_loss(input1, input2, target, margin, reduction=kind)
+    return margin_loss.cosine_embedding_loss(input1, input2, target, margin, reduction=kind)
 
 
 @public("torch")
@@ -241,7 +251,7 @@ def triplet_margin_loss(
 ) -> Any:  # fmt: skip
     """`nn.functional.triplet_margin_loss`."""
     kind = _reduction(reduction)
-    return loss.triplet_margin_loss(
+    return margin_loss.triplet_margin_loss(
         anchor, positive, negative, margin, p, eps, swap, reduction=kind
     )
 

@@ -1,0 +1,234 @@
+"""Losses that ask for a margin: between vectors that belong together and others, between the
+scores of classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any  # operands are tensors
+
+from rushlight.ops.activation import logsigmoid
+from rushlight.ops.cross_entropy import reduction_of
+from rushlight.ops.distance import pairwise_distance
+from rushlight.ops.loss import reduced
+from rushlight.ops.ranges import ARANGE
+from rushlight.ops.registry import OPS, public
+
+
+@public("F")
+def cosine_embedding_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1.
+
+    >>> x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0]])
+    >>> torch.cosine_embedding_loss(x, y, torch.ones(1))
+    tensor([0.4000])
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    if target.ndim not in (0, 1):
+        raise RuntimeError(
+            f"0D or 1D target tensor expected, multi-target not supported: got {target.shape}"
+        )
+    if target.ndim == 1 and (input1.ndim != 2 or input2.ndim != 2):
+        raise RuntimeError(
+            f"1D target tensor expects 2D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
+    if target.ndim == 0 and (input1.ndim != 1 or input2.ndim != 1):
+        raise RuntimeError(
+            f"0D target tensor expects 1D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
+    tiny = 1e-12  # PyTorch's guard, inside the root
+    dot = (input1 * input2).sum(-1)
+    squares = (input1.square().sum(-1) + tiny) * (input2.square().sum(-1) + tiny)
+    cosine = dot / squares.sqrt()
+    near = OPS["where"](target == 1, 1 - cosine, 0)
+    far = OPS["where"](target == -1, (cosine - margin).clamp(min=0), 0)
+    return reduced(near + far, reduction)
+
+
+@public("F")
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, |anchor - positive| - |anchor - negative| + margin) in the p-norm.
+
+    >>> x = torch.tensor([[0.0, 0.0]])
+    >>> torch.triplet_margin_loss(x, x + 1, x + 2)
+    tensor([0.])
+    """
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    reduction = reduction_of(reduction, size_average, reduce)
+
+    def distance(a: Any, b: Any) -> Any:
+        return pairwise_distance(a, b, p, eps)
+
+    return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+@public("F")
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Any = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """`triplet_margin_loss` with a distance of the caller's."""
+    reduction = reduction_of(reduction, None, None)
+    distance = distance_function or pairwise_distance
+    return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def _triplet(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    distance: Any,
+    margin: float,
+    swap: bool,
+    how: str,
+) -> Any:
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            f"The anchor, positive, and negative tensors are expected to have the same number "
+            f"of dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and "
+            f"negative {negative.ndim}D inputs"
+        )
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = OPS["minimum"](far, distance(positive, negative))
+    return reduced((near - far + margin).clamp(min=0), how)
+
+
+# -- classes with margins
+
+
+@public("F")
+def multi_margin_loss(
+    input: Any,
+    target: Any,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """sum over classes j != y of max(0, margin - x_y + x_j)^p, over the number of classes.
+
+    >>> x = torch.tensor([[0.5, 1.0]])
+    >>> torch.nn.functional.multi_margin_loss(x, torch.tensor([1]))
+    tensor(0.2500)
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError("weight must be one-dimensional")
+    rows = _rows_of_classes("multi_margin_loss", input)
+    if target.ndim > 1 or target.numel() != rows.shape[0]:
+        raise RuntimeError(
+            f"inconsistent target size: {list(target.shape)} for input of size: "
+            f"{list(input.shape)}"
+        )
+    classes = target.reshape(-1, 1)
+    own = rows.gather(1, classes)
+    short = (margin - own + rows).clamp(min=0)
+    if p == 2:
+        short = short.square()
+    if weight is not None:
+        short = short * weight[classes]
+    index = ARANGE(0, 1, length=rows.shape[1], dtype=classes.dtype)
+    losses = OPS["where"](index == classes, 0, short).sum(1) / rows.shape[1]
+    if input.ndim < 2 and target.ndim == 0:
+        losses = losses.reshape(())
+    return reduced(losses, reduction)
+
+
+def _rows_of_classes(name: str, scores: Any) -> Any:
+    """Scores (N, C); those of a single sample, or of a single class, as one row."""
+    rows = scores if scores.ndim == 2 else scores.reshape(1, -1)
+    if scores.ndim > 2 or not rows.shape[1]:
+        raise RuntimeError(
+            f"{name}(): expected a non-empty vector or matrix (whose first size may be 0), but "
+            f"got an input of shape {tuple(scores.shape)}"
+        )
+    return rows
+
+
+@public("F")
+def multilabel_margin_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Margins between every target class (listed up to the first -1) and every other class.
+
+    >>> x = torch.tensor([[0.5, 1.0]])
+    >>> torch.nn.functional.multilabel_margin_loss(x, torch.tensor([[1, -1]]))
+    tensor(0.2500)
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    rows = _rows_of_classes("multilabel_margin_loss", input)
+    if input.shape != target.shape:
+        raise RuntimeError(
+            f"inconsistent target size: {list(target.shape)} for input of size: "
+            f"{list(input.shape)}"
+        )
+    lists, count = target.reshape(rows.shape), rows.shape[1]
+    ended = (lists < 0).cumsum(1) > 0
+    listed = OPS["where"](ended, 0, lists)
+    hits = (~ended).to(rows.dtype)
+    is_target = hits.new_zeros(hits.shape).scatter_add(1, listed, hits) > 0
+    own = rows.gather(1, listed)
+    short = (1 - own.unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0)
+    keep = (~ended).unsqueeze(2) & ~is_target.unsqueeze(1)
+    losses = OPS["where"](keep, short, 0).sum((1, 2)) / count
+    return reduced(losses.reshape(()) if input.ndim < 2 else losses, reduction)
+
+
+@public("F")
+def multilabel_soft_margin_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Binary cross-entropy with logits, averaged over the classes of each row.
+
+    >>> x = torch.tensor([[0.0, 0.0]])
+    >>> torch.nn.functional.multilabel_soft_margin_loss(x, torch.tensor([[1.0, 0.0]]))
+    tensor(0.6931)
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if weight is not None:
+        losses = losses * weight
+    return reduced(losses.mean(-1), reduction)
