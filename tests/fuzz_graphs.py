@@ -149,6 +149,13 @@ def reduction(g: Graph, x: Ref) -> Ref:
     return out * (1.0 / count) if kind == "sum" else out
 
 
+def argmax(g: Graph, x: Ref) -> Ref:
+    """Between 0 and 1, so that products do not enlarge errors of rounding."""
+    d = g.rng.randrange(len(x.shape))
+    found = g.k.reduce("argmax", x, [d])
+    return g.k.cast(found, dt.float32) * (1.0 / x.shape[d])
+
+
 def permuted(g: Graph, x: Ref) -> Ref:
     order = list(range(len(x.shape)))
     g.rng.shuffle(order)
@@ -259,9 +266,7 @@ STEPS: dict[str, Any] = {
     "copy": lambda g, x: g.k.copy(x),
     "reduce": reduction,
     "columns": lambda g, x: g.k.reduce("sum", x, [0], keepdim=True) * (1.0 / x.shape[0]),
-    "argmax": lambda g, x: g.k.cast(
-        g.k.reduce("argmax", x, [g.rng.randrange(len(x.shape))]), dt.float32
-    ),
+    "argmax": argmax,
     "softmax": softmax,
     "permute": permuted,
     "flatten": lambda g, x: g.k.reshape(x, (views.numel(x.shape),)),

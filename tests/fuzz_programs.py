@@ -31,7 +31,9 @@ import numpy as np
 import program_differences as differences
 import program_tables as tables
 import torch
-from program_draws import Draw, execute, literal, name_in, names_of, namespace, tensors_in
+from program_draws import Draw, execute, literal, name_in, names_of, namespace
+from program_noise import Noise, all_tensors
+from program_samples import database
 
 import rushlight
 from rushlight import config
@@ -178,7 +180,7 @@ def expected(lines: Lines) -> Expected:
                 free.add("grad")
         for name in (makes | changed) & names.keys():
             if any(
-                differences.is_undefined(t, derives) for _, t in _tensors(names[name], name)
+                differences.is_undefined(t, derives) for _, t in all_tensors(names[name], name)
             ):
                 free.add(name)
         if differences.requires_late(line, names):
@@ -206,10 +208,19 @@ def expected(lines: Lines) -> Expected:
             raise Unstable
         for i, (a, b) in enumerate(zip(clean, moved)):
             bounds[i] = np.maximum(bounds[i], _distance(a, b))
+    if solves:
+        bounds = [np.inf if _is_other(i, b) else b for i, b in zip(clean, bounds)]
     if re.search("lambda|def |for ", text):  # their steps are not moved one by one
         bounds = [bound + _least(item.dtype) for item, bound in zip(clean, bounds)]
     narrow = [RELATIVE[d] for d in RELATIVE if d in " ".join(lines)]
     return Expected(clean, bounds, free, max(narrow, default=1e-9))
+
+
+def _is_other(item: Item, bound: Any) -> bool:
+    """Whether rounding makes something else of a result: other pivots, a singular matrix."""
+    if not isinstance(item.value, np.ndarray) or not item.value.size:
+        return False
+    return bool(np.max(bound) > 0.1 * np.abs(item.value).max())
 
 
 def _least(dtype: str) -> float:
@@ -219,23 +230,17 @@ def _least(dtype: str) -> float:
 
 def _versions(names: dict[str, Any]) -> Iterator[tuple[str, int]]:
     for name, value in names.items():
-        for label, t in _tensors(value, name):
+        for label, t in all_tensors(value, name):
             with contextlib.suppress(RuntimeError):  # inference tensors have none
                 yield label, t._version
 
 
 def _gradients(names: dict[str, Any]) -> Iterator[Any]:
     for name, value in names.items():
-        for _, t in _tensors(value, name):
+        for _, t in all_tensors(value, name):
             with contextlib.suppress(RuntimeError):  # a view that a write made unusable
                 if t.is_leaf and t.grad is not None:
                     yield t.grad
-
-
-def _tensors(value: Any, label: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, torch.optim.Optimizer):
-        value = value.state_dict()["state"]
-    yield from tensors_in(value, label)
 
 
 def _distance(a: Item, b: Item) -> Any:
@@ -256,43 +261,6 @@ def _wide(value: np.ndarray) -> np.ndarray:
     if value.dtype.kind == "c":
         return np.stack([value.real, value.imag], -1).astype(np.float64)
     return value.astype(np.float64)[..., None]
-
-
-class Noise:
-    """Moves each result that a statement makes; whole numbers stay, and equal ones stay equal
-    unless they are moved freely, which a singular matrix does not survive.
-    """
-
-    def __init__(self, seed: int, freely: bool) -> None:
-        self.seed, self.freely = seed, freely
-        self.known: set[int] = set()
-        self.moved = torch.empty(0, dtype=torch.float64)  # numbers that were moved already
-
-    def __call__(self, line: str, names: dict[str, Any]) -> None:
-        now = set()
-        for name, value in names.items():
-            for _, t in _tensors(value, name):
-                memory = t.untyped_storage().data_ptr()
-                if memory not in self.known | now:
-                    with contextlib.suppress(RuntimeError):  # an expanded tensor
-                        self.move(t)
-                now.add(memory)
-        self.known = now  # memory that is free again may be used for another result
-
-    def move(self, t: torch.Tensor) -> None:
-        if not (t.is_floating_point() or t.is_complex()) or not t.numel():
-            return
-        data = torch.view_as_real(t.data.resolve_conj()) if t.is_complex() else t.data
-        wide, eps = data.double(), torch.finfo(t.dtype).eps
-        bits = wide.contiguous().view(torch.int64).bitwise_xor(0x5DEECE66D * (self.seed + 1))
-        if self.freely:
-            bits += torch.arange(bits.numel()).reshape(bits.shape)
-        bits = (bits * -7046029254386353131) >> 40
-        factor = 1 + 4 * eps * (bits % 1024 - 512).double() / 512
-        whole = (wide == wide.round()) & (wide.abs() < min(0.01 / eps, 1e6))
-        stays = whole | ~wide.isfinite() | torch.isin(wide, self.moved)
-        data.copy_(torch.where(stays, wide, wide * factor))
-        self.moved = torch.cat([self.moved, data.double().reshape(-1)])
 
 
 # -- comparing
@@ -579,8 +547,6 @@ def own_cache() -> Iterator[None]:
 def apart(first: int, last: int, samples: bool, end: float) -> collections.Counter[str]:
     """A chunk in a process of its own, so that a crash ends no more than itself."""
     if samples:
-        from program_draws import database
-
         database()  # imported once
     reader, writer = os.pipe()
     child = os.fork()

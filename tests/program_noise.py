@@ -1,0 +1,54 @@
+"""Rounding made larger: how PyTorch's results depend on the last places of what is computed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from program_draws import tensors_in
+
+
+def all_tensors(value: Any, label: str) -> Iterator[tuple[str, Any]]:
+    """The tensors of a value, and those of an optimizer's state."""
+    if isinstance(value, torch.optim.Optimizer):
+        value = value.state_dict()["state"]
+    yield from tensors_in(value, label)
+
+
+class Noise:
+    """Moves each result that a statement makes; whole numbers stay, and equal ones stay equal
+    unless they are moved freely, which a singular matrix does not survive.
+    """
+
+    def __init__(self, seed: int, freely: bool) -> None:
+        self.seed, self.freely = seed, freely
+        self.known: set[int] = set()
+        self.moved = torch.empty(0, dtype=torch.float64)  # numbers that were moved already
+
+    def __call__(self, line: str, names: dict[str, Any]) -> None:
+        now = set()
+        for name, value in names.items():
+            for _, t in all_tensors(value, name):
+                memory = t.untyped_storage().data_ptr()
+                if memory not in self.known | now:
+                    with contextlib.suppress(RuntimeError):  # an expanded tensor
+                        self.move(t)
+                now.add(memory)
+        self.known = now  # memory that is free again may be used for another result
+
+    def move(self, t: torch.Tensor) -> None:
+        if not (t.is_floating_point() or t.is_complex()) or not t.numel():
+            return
+        data = torch.view_as_real(t.data.resolve_conj()) if t.is_complex() else t.data
+        wide, eps = data.double(), torch.finfo(t.dtype).eps
+        bits = wide.contiguous().view(torch.int64).bitwise_xor(0x5DEECE66D * (self.seed + 1))
+        if self.freely:
+            bits += torch.arange(bits.numel()).reshape(bits.shape)
+        bits = (bits * -7046029254386353131) >> 40
+        factor = 1 + 4 * eps * (bits % 1024 - 512).double() / 512
+        whole = (wide == wide.round()) & (wide.abs() < min(0.01 / eps, 1e6))
+        stays = whole | ~wide.isfinite() | torch.isin(wide, self.moved)
+        data.copy_(torch.where(stays, wide, wide * factor))
+        self.moved = torch.cat([self.moved, data.double().reshape(-1)])
