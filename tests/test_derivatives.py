@@ -170,6 +170,22 @@ def test_products_by_index_have_both_derivatives_beside_zeros(is_complex):
     assert torch.autograd.gradgradcheck(product, operands)
 
 
+def test_a_complex_element_that_is_replaced_has_both_derivatives():
+    """Both planes are added to one zero, which was overwritten by one and read by the other."""
+    index = torch.tensor([0])
+    operands = [torch.tensor([z], dtype=torch.complex128) for z in (1 + 2j, 3 + 4j)]
+    with fwAD.dual_level():
+        base, source = (fwAD.make_dual(z, z * 1j) for z in operands)
+        copied = fwAD.unpack_dual(base.index_copy(0, index, source)).tangent
+        put = fwAD.unpack_dual(base.put(index, source)).tangent
+    assert copied.tolist() == put.tolist() == [-4 + 3j]
+    for z in operands:
+        z.requires_grad_()
+    for replace in (lambda x, y: x.index_copy(0, index, y), lambda x, y: x.put(index, y)):
+        assert torch.autograd.gradcheck(replace, operands)
+        assert torch.autograd.gradgradcheck(replace, operands)
+
+
 def test_complex_products_by_index_check_the_index():
     z = torch.ones(3, dtype=torch.complex64)
     assert z.scatter_reduce(0, torch.tensor([2, 2]), 2j * z[:2], "prod").tolist() == [1, 1, -4]

@@ -53,9 +53,11 @@ def share_memory(
     versions = {n: v for n, v in _versions(units, stored).items() if _may_share(units, v)}
     sharing = Sharing()
     counts = Counter(results)
+    taken: set[Node] = set()  # bases that have become a version: others over them copy them
     for node, version in versions.items():
-        if version.base.op != "leaf" and not counts[version.base]:
+        if version.base.op != "leaf" and not counts[version.base] and version.base not in taken:
             sharing.home_of[node] = version.base
+            taken.add(version.base)
     last_check = last_checking(units)
     for index, leaf in written.items():
         if counts[results[index]] == 1:
