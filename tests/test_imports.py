@@ -19,7 +19,6 @@ SOURCE = Path(__file__).parent.parent / "src" / "rushlight"
 # Top to bottom; a room may import the rooms before it (and itself).
 ROOMS = [
     "errors",
-    "events",
     "forks",
     "float8",
     "dtypes",
