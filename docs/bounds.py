@@ -44,11 +44,12 @@ ONE: dict[str, Bound] = {
     **{
         name: _primitive(name)
         for name in (
-            "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin",
-            "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
+            "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos",
+            "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
             "atanh", "sigmoid", "erf", "erfc", "erfinv",
         )
     },
+    "rsqrt": Bound(1.5, 1.5),  # the reciprocal of a rounded root, which is one step of a kernel
     "sinc": Bound(3, 3),
     "deg2rad": Bound(1, 1),
     "rad2deg": Bound(1, 1),
@@ -67,7 +68,7 @@ ONE: dict[str, Bound] = {
     f"{S}.ndtr": Bound(1, 3),
     f"{S}.log_ndtr": Bound(1, 3),
     f"{S}.ndtri": Bound(1, 3, (0, 1)),
-    f"{S}.entr": Bound(1, 2, POSITIVE),
+    f"{S}.entr": Bound(1.5, 2, POSITIVE),
     f"{S}.bessel_j0": Bound(1, 16, (-1e3, 1e3), least=1.0),
     f"{S}.bessel_j1": Bound(1, 16, (-1e3, 1e3), least=1.0),
     f"{S}.bessel_y0": Bound(1, 16, (0, 1e3), least=1.0),
