@@ -1,6 +1,7 @@
 """nn.init and nn.utils: initial values, clipping, vectors, parametrisations, other tensors."""
 
 import copy
+import importlib
 import math
 
 import numpy as np
@@ -203,3 +204,23 @@ def test_targets_out_of_range_at_the_flush_name_the_loss():
     loss = nn.functional.cross_entropy(rl.randn(4, 3), rl.arange(4))
     with pytest.raises(IndexError, match=r"nll_loss: index out of range.*target 3 at \[3\]"):
         loss.item()
+
+
+def test_tools_are_where_pytorch_keeps_them():
+    for place, name in (
+        ("convert_parameters", "vector_to_parameters"),
+        ("init", "skip_init"),
+        ("memory_format", "convert_conv2d_weight_memory_format"),
+    ):
+        module = importlib.import_module(f"rushlight.nn.utils.{place}")
+        assert getattr(module, name) is getattr(nn.utils, name)
+
+
+@pytest.mark.parametrize("name", ["short", "char", "byte", "int", "long", "half", "double"])
+def test_packed_sequences_in_another_dtype(name):
+    found = []
+    for lib in (rl, torch):
+        packed = lib.nn.utils.rnn.pack_sequence([lib.tensor([1.0, 2.0]), lib.tensor([3.0])])
+        found.append(getattr(packed, name)().data)
+    assert str(found[0].dtype) == str(found[1].dtype)
+    assert found[0].tolist() == found[1].tolist()

@@ -10,11 +10,7 @@ from rushlight.nn.utils.clip import (
     clip_grads_with_norm_,
     get_total_norm,
 )
-from rushlight.nn.utils.construct import (
-    convert_conv2d_weight_memory_format,
-    convert_conv3d_weight_memory_format,
-    skip_init,
-)
+from rushlight.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
 from rushlight.nn.utils.fusion import (
     fuse_conv_bn_eval,
     fuse_conv_bn_weights,
@@ -27,7 +23,11 @@ from rushlight.nn.utils.hooked_norms import (
     spectral_norm,
     weight_norm,
 )
-from rushlight.nn.utils.vectors import parameters_to_vector, vector_to_parameters
+from rushlight.nn.utils.init import skip_init
+from rushlight.nn.utils.memory_format import (
+    convert_conv2d_weight_memory_format,
+    convert_conv3d_weight_memory_format,
+)
 
 __all__ = [
     "clip_grad_norm",

@@ -71,6 +71,15 @@ class PackedSequence(_PackedFields):
     def int(self) -> PackedSequence:
         return self.to(dtype=rl.int)
 
+    def short(self) -> PackedSequence:
+        return self.to(dtype=rl.short)
+
+    def char(self) -> PackedSequence:
+        return self.to(dtype=rl.int8)
+
+    def byte(self) -> PackedSequence:
+        return self.to(dtype=rl.uint8)
+
     @property
     def is_cuda(self) -> bool:
         return self.data.device.type == "cuda"
