@@ -94,6 +94,7 @@ ROOMS = [
     "_dynamo",
     "_inductor",
     "_functorch",
+    "_higher_order_ops",
     "amp",
     "cuda",
     "cpu",

@@ -147,3 +147,20 @@ def test_dataclasses_and_constants():
     assert spec.unflatten([3, 4]) == [Batch(3, 4), mode]
     assert ours.keystr(ours.tree_leaves_with_path(Batch(1, 2))[1][0]) == ".label"
     del tree.CONTAINERS[Batch], tree.CONTAINERS[Mode]
+
+
+def test_subclasses_of_containers_register_with_pytorchs_private_helpers():
+    class Fields(dict):
+        pass
+
+    def build(values, context):
+        return Fields(ours._dict_unflatten(values, context))
+
+    ours.register_pytree_node(
+        Fields, ours._dict_flatten, build, flatten_with_keys_fn=ours._dict_flatten_with_keys
+    )
+    tree = Fields(a=1, b=[2, 3])
+    doubled = ours.tree_map(lambda x: 2 * x, tree)
+    assert type(doubled) is Fields and doubled == {"a": 2, "b": [4, 6]}
+    paths = [ours.keystr(path) for path, _ in ours.tree_leaves_with_path(tree)]
+    assert paths == ["['a']", "['b'][0]", "['b'][1]"]

@@ -78,12 +78,13 @@ bit = _NAMED_ONLY["uint1"]
 globals().update(_surface.NAMESPACES["torch"])
 
 _ROOMS = (
-    "_C", "__config__", "__future__", "_dynamo", "_functorch", "_inductor", "_logging",
-    "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "data",
-    "distributed", "distributions", "fft", "func", "functional", "futures", "hub", "jit",
-    "library", "linalg", "masked", "mps", "multiprocessing", "nn", "onnx", "ops", "optim",
-    "overrides", "profiler", "quasirandom", "random", "return_types", "serialization", "signal",
-    "special", "storage", "testing", "torch_version", "types", "utils", "version", "xpu",
+    "_C", "__config__", "__future__", "_dynamo", "_functorch", "_higher_order_ops", "_inductor",
+    "_logging", "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu",
+    "cuda", "data", "distributed", "distributions", "fft", "func", "functional", "futures",
+    "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing", "nn", "onnx", "ops",
+    "optim", "overrides", "profiler", "quasirandom", "random", "return_types", "serialization",
+    "signal", "special", "storage", "testing", "torch_version", "types", "utils", "version",
+    "xpu",
 )  # fmt: skip
 _AUTOCAST = (
     "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",

@@ -36,6 +36,10 @@ from rushlight.tensor import Tensor
 from rushlight.trace import flush
 
 
+ParamsT = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+"""What an optimizer takes: parameters, groups of them, or parameters with names."""
+
+
 class _Required:
     def __repr__(self) -> str:
         return "<required parameter>"

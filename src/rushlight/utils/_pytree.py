@@ -477,4 +477,38 @@ def register_constant(cls: type) -> None:
     register_pytree_node(cls, lambda obj: ((), obj), lambda parts, obj: obj)
 
 
+# What libraries register their subclasses of containers with, by PyTorch's private names.
+
+
+def _dict_flatten(d: Mapping[Any, Any]) -> tuple[list[Any], Context]:
+    return list(d.values()), list(d)
+
+
+def _dict_flatten_with_keys(d: Mapping[Any, Any]) -> tuple[list[tuple[Any, Any]], Context]:
+    return [(MappingKey(key), value) for key, value in d.items()], list(d)
+
+
+def _dict_unflatten(values: Iterable[Any], context: Context) -> dict[Any, Any]:
+    return dict(zip(context, values, strict=True))
+
+
+def _list_flatten(d: Iterable[Any]) -> tuple[list[Any], Context]:
+    return list(d), None
+
+
+def _list_flatten_with_keys(d: Iterable[Any]) -> tuple[list[tuple[Any, Any]], Context]:
+    return [(SequenceKey(i), value) for i, value in enumerate(d)], None
+
+
+def _list_unflatten(values: Iterable[Any], context: Context) -> list[Any]:
+    return list(values)
+
+
+def _tuple_unflatten(values: Iterable[Any], context: Context) -> tuple[Any, ...]:
+    return tuple(values)
+
+
+_tuple_flatten, _tuple_flatten_with_keys = _list_flatten, _list_flatten_with_keys
+
+
 SUPPORTED_NODES = _tree.CONTAINERS
