@@ -9,7 +9,7 @@ import rushlight as rl
 from rushlight import tree
 from rushlight.tensor import Tensor
 
-Elements = list[Tensor]
+Elements = list[Any]  # of tensors
 Combine = Callable[[Elements, Elements], Elements]
 
 
@@ -74,7 +74,7 @@ def _scan(combine: Combine, x: Elements) -> Elements:
     even, odd = _every_other(x, 0), _every_other(x, 1)
     ends = _scan(combine, combine([e[: len(o)] for e, o in _pairs(even, odd)], odd))
     if count == 2:
-        between: Sequence[Tensor] = [e[:1] for e in even]
+        between: Sequence[Any] = [e[:1] for e in even]
     else:
         later = [e[1:] for e in even]
         before = [end[: len(e)] for end, e in _pairs(ends, later)]
@@ -83,7 +83,7 @@ def _scan(combine: Combine, x: Elements) -> Elements:
     return [_interleaved(b, end) for b, end in _pairs(between, ends)]
 
 
-def _pairs(a: Sequence[Tensor], b: Sequence[Tensor]) -> Any:
+def _pairs(a: Sequence[Any], b: Sequence[Any]) -> Any:
     return zip(a, b, strict=True)
 
 
@@ -91,7 +91,7 @@ def _every_other(x: Elements, first: int) -> Elements:
     return [leaf[first::2] for leaf in x]
 
 
-def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
+def _interleaved(even: Any, odd: Any) -> Any:
     """even[0], odd[0], even[1], ... where there are as many of both, or one even more."""
     count = len(odd)
     mixed = rl.stack([even[:count], odd], 1).flatten(0, 1)

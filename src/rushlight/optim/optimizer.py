@@ -35,7 +35,6 @@ from rushlight.optim.matching import matched, merged
 from rushlight.tensor import Tensor
 from rushlight.trace import flush
 
-
 ParamsT = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 """What an optimizer takes: parameters, groups of them, or parameters with names."""
 
