@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any  # trees of tensors
 
-import rushlight as rl
 from rushlight import tree
+from rushlight.func import vmap
+from rushlight.ops.joining import cat, stack
 from rushlight.tensor import Tensor
 
 Elements = list[Any]  # of tensors
@@ -50,7 +51,7 @@ def associative_scan(
         raise ValueError(f"associative_scan: sizes along dim {dim} differ: {sizes}")
 
     def combine(a: Elements, b: Elements) -> Elements:
-        one = rl.vmap(combine_fn)(tree.unflatten(a, structure), tree.unflatten(b, structure))
+        one = vmap(combine_fn)(tree.unflatten(a, structure), tree.unflatten(b, structure))
         made, kind = tree.flatten(one)
         if kind != structure:
             raise RuntimeError(
@@ -79,7 +80,7 @@ def _scan(combine: Combine, x: Elements) -> Elements:
         later = [e[1:] for e in even]
         before = [end[: len(e)] for end, e in _pairs(ends, later)]
         joined = combine(before, later)
-        between = [rl.cat([e[:1], j]) for e, j in _pairs(even, joined)]
+        between = [cat([e[:1], j]) for e, j in _pairs(even, joined)]
     return [_interleaved(b, end) for b, end in _pairs(between, ends)]
 
 
@@ -94,5 +95,5 @@ def _every_other(x: Elements, first: int) -> Elements:
 def _interleaved(even: Any, odd: Any) -> Any:
     """even[0], odd[0], even[1], ... where there are as many of both, or one even more."""
     count = len(odd)
-    mixed = rl.stack([even[:count], odd], 1).flatten(0, 1)
-    return mixed if len(even) == count else rl.cat([mixed, even[count:]])
+    mixed = stack([even[:count], odd], 1).flatten(0, 1)
+    return mixed if len(even) == count else cat([mixed, even[count:]])
