@@ -53,7 +53,7 @@ def is_undefined(t: torch.Tensor, derives: bool) -> bool:
 
 def has_other_history(line: str, names: dict[str, Any]) -> bool:
     """Whether `requires_grad` may differ: a derivative that depends on nothing has no history
-    here.
+    here, and one of a function that captures what requires a gradient always has.
     """
     if re.search(_OTHER_HISTORY, line):
         return True
@@ -66,6 +66,8 @@ def has_other_history(line: str, names: dict[str, Any]) -> bool:
         for _, t in tensors_in(value)
         if name not in names_of(line)[1] and t.requires_grad
     ]
+    if "torch.func" in line and leaves and not all(t.requires_grad for t in made):
+        return True
     return any(t.grad_fn is not None and not _depends(t, leaves) for t in made)
 
 

@@ -256,3 +256,32 @@ def test_views_of_another_dtype_share_memory():
     bits = x.view(rl.int32)
     bits[1] = 0x3F800000
     assert x.tolist() == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "place", [((2,), (2,), None), ((2,), (2,), 0), ((2,), (1,), 9)], ids=str
+)
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x,
+        lambda x: x[1],
+        lambda x: x[1][2:],
+        lambda x: x.t()[1:],
+        lambda x: x[:, 1],
+        lambda x: x[:1].expand(3, 4),
+    ],
+)
+def test_as_strided_scatter_counts_in_memory(view, place):
+    found = []
+    for lib in (rl, torch):
+        x, part = lib.arange(12.0).reshape(3, 4), lib.tensor([-1.0, -2.0])
+        found.append(lib.as_strided_scatter(view(x), part, *place).tolist())
+    assert found[0] == found[1]
+    part = rl.tensor(
+        [-1.0, -2.0], requires_grad=True
+    )  # PyTorch's gradient is another or raises
+    out = rl.as_strided_scatter(view(rl.arange(12.0).reshape(3, 4)), part, *place)
+    (out * out).sum().backward()
+    times = [(out == value).sum().item() for value in (-1, -2)]
+    assert part.grad.tolist() == [-2.0 * times[0], -4.0 * times[1]]

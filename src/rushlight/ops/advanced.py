@@ -19,6 +19,7 @@ from rushlight.ops.fill_value import checked_value
 from rushlight.ops.index_arrays import INDEX, INDEX_PUT, only_last
 from rushlight.ops.indexing import is_mask
 from rushlight.ops.registry import Op, TensorType, public, recorder
+from rushlight.ops.view_ops import stored_elements
 from rushlight.views import Shape, View
 
 Array = np.ndarray[Any, Any]
@@ -583,11 +584,16 @@ def diagonal_scatter(
 def as_strided_scatter(
     input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None
 ) -> Any:
-    """A copy with `src` at a strided view.
+    """A copy with `src` at a strided view of the memory, as `as_strided` counts it: of what is
+    written, the copy has what lies at elements of `input`.
 
     >>> torch.as_strided_scatter(torch.zeros(4), torch.tensor([1.0, 2.0]), (2,), (2,))
     tensor([1., 0., 2., 0.])
     """
-    out = batching.spread_like(input.clone(), src)
-    out.as_strided(size, stride, storage_offset or 0).copy_(src)
-    return out
+    is_expanded = any(n > 1 and not s for n, s in zip(input._shape, input.stride()))
+    own = input.clone() if is_expanded else input
+    memory = own.as_strided((stored_elements(own),), (1,), 0).clone()
+    memory = batching.spread_like(memory, src)
+    offset = own._offset if storage_offset is None else storage_offset
+    memory.as_strided(size, stride, offset).copy_(src)
+    return memory.as_strided(own._shape, own.stride(), own._offset).clone()
