@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import rushlight
-from docs import bounds
+from docs import bounds, members
 from docs.facts import KINDS, Facts, facts_of, tensors_in
 from docs.families import PREFIXES, Family, Function, families
 from rushlight.ops.registry import Linearity, Op
@@ -39,6 +39,7 @@ def pages() -> dict[str, str]:
     known = families()
     kept = kept_examples()
     found = {f"{family.name}.md": page(family, kept) for family in known}
+    found[f"{members.NAME}.md"] = page_of_members(kept)
     return {"README.md": index(known), **found}
 
 
@@ -59,6 +60,21 @@ def page(family: Family, kept: dict[str, list[str]]) -> str:
     parts += [section(f, text, facts) for f, text, facts in known]
     if family.ops:
         parts.append(recorded(family.ops))
+    return "\n\n".join(parts) + "\n"
+
+
+def page_of_members(kept: dict[str, list[str]]) -> str:
+    """Every member of Tensor: a table, then how each is written, its meaning, an example."""
+    known = members.members()
+    rows = [
+        (f"[`{m.name}`](#{anchor(m.name)})", escaped(first_sentence(m.meaning), in_table=True))
+        for m in known
+    ]
+    parts = [NOTE, f"# {members.TITLE}", members.ABOUT, table(("member", "meaning"), rows)]
+    for m in known:
+        parts += [f"## {escaped(m.name)}", f"`{m.form}`", escaped(m.meaning)]
+        if lines := kept.get(f"Tensor.{m.name}"):
+            parts.append(fenced(transcript(lines)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -147,6 +163,9 @@ def index(known: list[Family]) -> str:
         (f"[{f.name}]({f.name}.md)", escaped(f.title, in_table=True), str(len(f.functions)))
         for f in known
     ]
+    rows.append(
+        (f"[{members.NAME}]({members.NAME}.md)", members.TITLE, str(len(members.members())))
+    )
     return "\n\n".join((NOTE, "# Functions by family", INDEX, table(HEAD, rows))) + "\n"
 
 
@@ -231,7 +250,8 @@ def transcript(lines: list[str]) -> str:
         except SyntaxError:
             exec(line, names)
         else:
-            shown.append(repr(eval(code, names)))
+            value = eval(code, names)
+            shown += [] if value is None else [repr(value)]
     return "\n".join(shown)
 
 

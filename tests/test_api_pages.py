@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import build, facts
+from docs import build, facts, members
 from docs.families import Function, families
 
 PAGES = sorted(build.PAGES.glob("*.md"))
@@ -66,6 +66,15 @@ def test_every_function_has_an_example_or_names_one_that_has():
     names = {f.name for f in functions}
     bare = {f.name for f in functions if not build.example_of(f, kept) and not refers(f, names)}
     assert bare == WITHOUT_EXAMPLE
+
+
+def test_every_member_of_tensors_has_a_meaning_and_an_example():
+    kept = build.kept_examples()
+    known = members.members()
+    assert {"backward", "item", "tolist", "numpy", "register_hook", "shape"} <= {
+        m.name for m in known
+    }
+    assert [m.name for m in known if not m.meaning or f"Tensor.{m.name}" not in kept] == []
 
 
 def refers(function: Function, names: set[str]) -> bool:

@@ -19,6 +19,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "rushlight"
 # Top to bottom; a room may import the rooms before it (and itself).
 ROOMS = [
     "errors",
+    "advice",
     "forks",
     "float8",
     "dtypes",

@@ -42,7 +42,7 @@ def test_an_operator_is_called_by_its_object_and_by_its_name():
     assert repr(rushlight.ops.rltests.scaled_sine.default) == "rltests.scaled_sine.default"
     with pytest.raises(AttributeError, match="no operator 'other' in torch.ops.rltests"):
         rushlight.ops.rltests.other
-    with pytest.raises(TypeError, match="rltests::scaled_sine: missing"):
+    with pytest.raises(RuntimeError, match=r"rltests::scaled_sine\(\) missing"):
         scaled_sine()
 
 
@@ -214,3 +214,69 @@ def test_overloads_have_names():
         add.nothing
     for name in ("nothing", "float32", "Tensor", "pi"):
         assert not hasattr(rushlight.ops.aten, name)
+
+
+VALUES = {
+    "1": lambda lib: 1,
+    "1.5": lambda lib: 1.5,
+    "True": lambda lib: True,
+    "None": lambda lib: None,
+    "'a'": lambda lib: "a",
+    "1j": lambda lib: 1j,
+    "[1]": lambda lib: [1],
+    "(1,)": lambda lib: (1,),
+    "[1.5]": lambda lib: [1.5],
+    "[]": lambda lib: [],
+    "[None]": lambda lib: [None],
+    "tensor": lambda lib: lib.ones(2),
+    "one element": lambda lib: lib.tensor(2),
+    "[tensor]": lambda lib: [lib.ones(2)],
+    "object": lambda lib: object(),
+}
+TYPES = (
+    "int",
+    "float",
+    "bool",
+    "str",
+    "Tensor",
+    "Tensor?",
+    "int[]",
+    "Tensor[]",
+    "int?",
+    "float?",
+)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_types_of_arguments_are_checked_as_by_pytorch(kind):
+    torch = pytest.importorskip("torch")
+    outcomes = []
+    for lib in (torch, rushlight):
+        name = f"rltests::typed_{TYPES.index(kind)}"
+        lib.library.define(name, f"(Tensor x, {kind} k) -> Tensor")
+        lib.library.impl(name, "cpu", lambda x, k: x.clone())
+        function = getattr(lib.ops.rltests, name.partition("::")[2])
+        outcomes.append({})
+        for label, make in VALUES.items():
+            try:
+                function(lib.ones(1), make(lib))
+                outcomes[-1][label] = "taken"
+            except RuntimeError as error:
+                assert "argument 'k'" in str(error), error
+                outcomes[-1][label] = "refused"
+    assert outcomes[0] == outcomes[1]
+
+
+def test_arguments_that_are_missing_or_too_many():
+    torch = pytest.importorskip("torch")
+    for lib in (torch, rushlight):
+        name = "rltests::counted"
+        lib.library.define(name, "(Tensor x, int k) -> Tensor")
+        lib.library.impl(name, "cpu", lambda x, k: x.clone())
+        x = lib.ones(1)
+        for call in (
+            lambda f, x: f(x), lambda f, x: f(x, 1, 2), lambda f, x: f(x, z=1),
+            lambda f, x: f("x", 1), lambda f, x: f([1.0], 1),
+        ):  # fmt: skip
+            with pytest.raises(RuntimeError, match="counted"):
+                call(lib.ops.rltests.counted, x)

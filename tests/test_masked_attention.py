@@ -110,3 +110,46 @@ def test_asking_for_weights_changes_nothing_for_a_query_that_sees_nothing():
     assert torch.allclose(plain, out, atol=1e-6)
     assert weights[0, 1].tolist() == [0.0, 0.0, 0.0]
     assert weights[0, 2].tolist() == [1.0, 0.0, 0.0]
+
+
+def _both(lib, mask, **named):
+    """Attention of fixed numbers, with gradients, under a mask and is_causal."""
+    q, k, v = (
+        (lib.arange(96.0).reshape(1, 2, 6, 8) * step).sin().requires_grad_()
+        for step in (0.7, 1.3, 2.1)
+    )
+    given = lib.tensor(mask)
+    out = lib.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=given, is_causal=True, **named
+    )
+    (out * out.detach().cos()).sum().backward()
+    return [x.tolist() for x in (out, q.grad, k.grad, v.grad)]
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_a_mask_and_is_causal_leave_what_both_do(kind: str) -> None:
+    other = pytest.importorskip("torch")
+    mask = [[(3 * i + 2 * j) % 5 != 1 or j == 0 for j in range(6)] for i in range(6)]
+    if kind == "float":
+        mask = [
+            [0.25 * j if allowed else -math.inf for j, allowed in enumerate(m)] for m in mask
+        ]
+    for mine, known in zip(_both(torch, mask), _both(other, mask), strict=True):
+        assert other.allclose(other.tensor(mine), other.tensor(known), atol=1e-5)
+
+
+def test_a_mask_and_is_causal_where_pytorch_has_no_kernel_for_both() -> None:
+    other = pytest.importorskip("torch")
+    for lib in (torch, other):
+        q, mask = lib.ones(1, 2, 4, 8), lib.zeros(4, 4)
+        for query, value, given, named in (
+            (q[0], q[0], mask, {}),
+            (q, q, mask, {"dropout_p": 0.5}),
+            (q, q[..., :4].contiguous(), mask, {}),
+            (q, q, mask.clone().requires_grad_(), {}),
+            (q, q, lib.zeros(2, 4, 4), {}),
+        ):
+            with pytest.raises(RuntimeError, match="attn_mask should not be set"):
+                lib.nn.functional.scaled_dot_product_attention(
+                    query, query, value, attn_mask=given, is_causal=True, **named
+                )

@@ -87,6 +87,18 @@ def test_dispatch_below_functions() -> None:
                 return func(*args, **(kwargs or {}))
 
 
+def test_modes_below_functions() -> None:
+    from rushlight.utils._python_dispatch import TorchDispatchMode
+
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    mode = Counting()
+    with pytest.raises(NotImplementedError, match="Counting.*TorchFunctionMode"), mode:
+        pass
+
+
 def test_compile_knows_its_modes_and_backends() -> None:
     for mode in ("default", "max-autotune", "max-autotune-no-cudagraphs"):
         assert torch.compile(len, mode=mode) is len

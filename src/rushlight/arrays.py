@@ -12,6 +12,7 @@ import numpy as np
 
 from rushlight import config, errors, float8, joining
 from rushlight import dtypes as dt
+from rushlight.advice import warn_caller
 from rushlight.devices import check_usable
 from rushlight.dtypes import dtype
 from rushlight.layout import Size, check_layout
@@ -20,7 +21,6 @@ from rushlight.ops.fill_value import holds
 from rushlight.ops.registry import OPS, TensorType, recorder
 from rushlight.runtime import buffers
 from rushlight.trace.inference import note_data
-from rushlight.trace.origin import warn_caller
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.trace import hooks
 from rushlight.trace.value import Storage, Value
@@ -163,6 +163,10 @@ def tensor(
             [3, 4]])
     """
     if isinstance(data, hooks.tensor_class):
+        warn_caller(
+            "tensor: to copy a tensor, x.detach().clone() (and .requires_grad_()) says what is "
+            "meant"
+        )
         out = data.detach().clone()
         out = out if dtype is None else OPS["cast"](out, dtype=dtype)
         return creation.with_grad(out, requires_grad, device, data)
@@ -178,6 +182,8 @@ def array_of(data: Any) -> tuple[Any, dtype]:
     """Nested data as a NumPy array, and the dtype PyTorch would infer."""
     if isinstance(data, np.ndarray | np.generic):
         return data, dt.of_numpy(data.dtype)
+    if isinstance(data, list | tuple) and data and isinstance(data[0], np.ndarray):
+        warn_caller("tensor: a list of NumPy arrays is slow; numpy.array(list) makes one of it")
     plain, kinds = _plain_data(data)
     try:
         array = np.array(plain)

@@ -8,7 +8,9 @@ from typing import Any  # operators take anything
 
 from rushlight import tree
 from rushlight.autograd.function import Function
+from rushlight.errors import class_name
 from rushlight.ops.joining import stack
+from rushlight.schemas import is_value
 from rushlight.tensor import Tensor
 
 Kernel = Callable[..., Any]
@@ -104,13 +106,25 @@ class CustomOpDef:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self._qualname}: {error}") from None
+            raise RuntimeError(
+                f"{self._qualname}() {error}. Declaration: {self._qualname}{self._schema}"
+            ) from None
+        self._check_types(bound)
         bound.apply_defaults()
         if self._composite is not None and not self._kernels:
             return self._composite(*bound.args, **bound.kwargs)
         leaves, structure = tree.flatten(tuple(bound.arguments.values()))
         made = _application(self, structure).apply(*leaves)
         return list(made) if _returns_list(self._schema) else made
+
+    def _check_types(self, bound: inspect.BoundArguments) -> None:
+        for name, value in bound.arguments.items():
+            wanted = self.signature.parameters[name].annotation
+            if not is_value(value, wanted):
+                raise RuntimeError(
+                    f"{self._qualname}() Expected a value of type {wanted!r} for argument "
+                    f"{name!r} but instead found type {class_name(value)!r}."
+                )
 
     def run(self, *args: Any) -> Any:
         """The result for these values of all arguments, without history."""

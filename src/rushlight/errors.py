@@ -153,6 +153,10 @@ def not_an_operand(op: str, place: int, got: object) -> TypeError:
     return NotAnOperandError(got, f"{op}(): operand {place}: ")
 
 
+def other_dtype_than(op: str, name: str, wanted: str, got: object) -> RuntimeError:
+    return RuntimeError(f"{op}: expected {name} of dtype {wanted}, but got {got!r}")
+
+
 def mixed_dtypes(op: str, first: object, second: object) -> RuntimeError:
     return RuntimeError(
         f"{op}: expected operands to have the same dtype, but got: {first!r} and {second!r}"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any  # functions of any signature
 
-from rushlight import errors
+from rushlight import errors, parameter_names
 
 Function = Callable[..., Any]
 
@@ -30,6 +30,24 @@ class Given:
 
     def refused(self, function: str) -> TypeError:
         return errors.not_a_tensor(function, self.name, self.value, self.position, self.element)
+
+
+def recovered(
+    call: Function, function: Function, name: str, args: Any, kwargs: Any, error: Exception
+) -> Any:
+    """What a call that failed gives with parameters under the function's own names; otherwise
+    raises what is to be said of it.
+
+    call: the function as users call it, with this very guard.
+    """
+    if kwargs and isinstance(error, TypeError):
+        ours = parameter_names.respelled(function, name.removeprefix("Tensor."), kwargs)
+        if ours is not None:
+            return call(*args, **ours)
+    said = explained(function, name, args, kwargs, error)
+    if said is error:
+        raise error
+    raise said from None
 
 
 def explained(

@@ -10,6 +10,8 @@ import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any  # defaults are of any kind
 
+import numpy as np
+
 from rushlight.devices import device
 from rushlight.dtypes import dtype
 from rushlight.tensor import Tensor
@@ -130,3 +132,42 @@ def _value(text: str) -> Any:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError):
         return text
+
+
+# -- values
+
+
+def is_value(value: Any, type: str) -> bool:
+    """Whether an operator takes a value for a schema's type: numbers of a smaller kind too, and
+    tensors of one element for numbers.
+    """
+    plain = re.sub(r"\(.*?\)", "", type)  # what a schema says of memory
+    if plain.endswith("?"):
+        return value is None or is_value(value, plain[:-1])
+    if plain.endswith("]"):
+        item = plain.partition("[")[0]
+        return isinstance(value, list | tuple) and all(_is_item(one, item) for one in value)
+    if plain in _NUMBERS and isinstance(value, Tensor):
+        return value.numel() == 1
+    return isinstance(value, _TAKEN.get(plain, object))
+
+
+def _is_item(value: Any, type: str) -> bool:
+    if type in ("Tensor", "int", "SymInt"):
+        return isinstance(value, Tensor if type == "Tensor" else _INTEGER)
+    return is_value(value, type)
+
+
+_NUMBERS = frozenset(("int", "SymInt", "float", "bool"))
+_INTEGER, _ANY_NUMBER = (int, np.integer), (int, float, complex, np.number, np.bool_)
+_TAKEN: dict[str, tuple[type, ...]] = {
+    "Tensor": (Tensor, types.NoneType),  # None is PyTorch's undefined tensor
+    "int": _INTEGER,
+    "SymInt": _INTEGER,
+    "float": (int, float, np.integer, np.floating),
+    "bool": (*_ANY_NUMBER, types.NoneType),
+    "Scalar": _ANY_NUMBER,
+    "str": (str,),
+    "ScalarType": (dtype, int),
+    "Device": (device, str),
+}

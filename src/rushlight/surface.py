@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any  # binds functions of any signature
 
 from rushlight import errors, ops, parameter_names, refusals
+from rushlight.advice import warn_caller
 from rushlight.arrays import tensor
 from rushlight.config import process
 from rushlight.dtypes import int64
@@ -64,8 +65,9 @@ def method_form(called: Function, plain: Function, name: str) -> Function:
     if name in _METHODS_WITH_OUT:
         return out_form(called, plain, name)
     names = parameter_names.METHODS.get(name)
-    takes_more = not TENSORS.isdisjoint(inspect.signature(called).parameters)
-    method = guarded(called, f"Tensor.{name}") if takes_more else twin(called, name)
+    takes_more = not GUARDED.isdisjoint(inspect.signature(called).parameters)
+    is_guarded = takes_more and name not in _HOT
+    method = guarded(called, f"Tensor.{name}") if is_guarded else twin(called, name)
     return method if names is None else parameter_names.spelled(method, names)
 
 
@@ -97,7 +99,8 @@ def twin(function: Function, name: str) -> Function:
     return made
 
 
-TENSORS = frozenset((  # parameters that are tensors where they are not the first
+GUARDED = frozenset((  # parameters that may be no tensor, or have NumPy's name in a call
+    "dim", "keepdim",
     "L", "aweights", "batch1", "batch2", "fweights", "index", "indices", "mask", "mat", "mat1",
     "mat2", "other", "repeats", "sorter", "source", "src", "tau", "tensor", "tensor1",
     "tensor2", "the_template", "values", "vec", "vec1", "vec2", "weight", "weights",
@@ -108,9 +111,19 @@ _DIRECT = frozenset(  # families whose functions record what they are given, and
 )
 
 
+# A guard costs a tenth of what recording does, so these have none: methods that take no tensors
+# but their own, and functions that look at their arguments themselves.
+_HOT = frozenset(("log_softmax", "narrow", "select", "softmax", "squeeze", "unsqueeze"))
+_OWN_CHECKS = frozenset((
+    "dropout", "embedding_function", "layer_norm", "log_softmax_function", "rms_norm",
+    "softmax_function",
+))  # fmt: skip
+
+
 def guarded(called: Function, name: str) -> Function:
     """The function as users call it: when it fails, its arguments are looked at."""
-    if called.__module__ in _DIRECT or precision.is_cast(called):  # the latter is guarded there
+    is_direct = called.__module__ in _DIRECT or called.__name__ in _OWN_CHECKS
+    if is_direct or precision.is_cast(called):  # the latter is guarded there
         return twin(called, name.rpartition(".")[2])
 
     @functools.wraps(called)
@@ -118,10 +131,7 @@ def guarded(called: Function, name: str) -> Function:
         try:
             return called(*args, **kwargs)
         except Exception as error:
-            said = refusals.explained(called, name, args, kwargs, error)
-            if said is not error:
-                raise said from None
-            raise
+            return refusals.recovered(inner, called, name, args, kwargs, error)
 
     inner.__name__ = inner.__qualname__ = name.rpartition(".")[2]
     return inner
@@ -147,10 +157,7 @@ def factory_form(called: Function, form: Function) -> Function:
                 return recorder.by_name(called, args, kwargs)
             return called(*args, **kwargs)
         except Exception as error:
-            said = refusals.explained(called, called.__name__, args, kwargs, error)
-            if said is not error:
-                raise said from None
-            raise
+            return refusals.recovered(inner, called, called.__name__, args, kwargs, error)
 
     inner.__signature__ = inspect.signature(form)  # type: ignore[attr-defined]
     return inner
@@ -177,14 +184,10 @@ def in_place_form(plain: Function, name: str) -> Function:
             try:
                 result = plain(self, *args, **kwargs)
             except Exception as error:
-                ours = parameter_names.respelled(plain, name + "_", kwargs)
-                if ours is None or not isinstance(error, TypeError):
-                    given = (self, *args)
-                    said = refusals.explained(plain, f"Tensor.{name}_", given, kwargs, error)
-                    if said is not error:
-                        raise said from None
-                    raise
-                result = plain(self, *args, **ours)
+                given = (self, *args)
+                result = refusals.recovered(
+                    plain, plain, f"Tensor.{name}_", given, kwargs, error
+                )
             finally:
                 trace.may_window = before
             return _store(self, result, name + "_")
@@ -216,12 +219,11 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
             try:
                 return called(*args, **kwargs)
             except Exception as error:
-                result, said = _again(inner, plain, name, args, kwargs, error)
-                if said is None:
-                    return result
-                if said is not error:
-                    raise said from None
-                raise
+                if isinstance(error, AttributeError | TypeError):
+                    result = taken_over(inner, args, kwargs)
+                    if result is not NotImplemented:
+                        return result
+                return refusals.recovered(inner, plain, name, args, kwargs, error)
         result = plain(*args, **(parameter_names.respelled(plain, name, kwargs) or kwargs))
         if isinstance(result, tuple):
             _check_outs(out, result, name)
@@ -246,22 +248,6 @@ def _check_outs(out: Any, result: tuple[Any, ...], name: str) -> None:
             raise RuntimeError(
                 f"{name}(): output indices must be of dtype {int64!r}, not {target.dtype!r}"
             )
-
-
-def _again(
-    function: Function, plain: Function, name: str, args: Any, kwargs: Any, error: Exception
-) -> tuple[Any, Exception | None]:
-    """What a call that failed gives under other names, or taken over; else the error to
-    raise.
-    """
-    if isinstance(error, AttributeError | TypeError):
-        ours = parameter_names.respelled(plain, name, kwargs)
-        if ours is not None:
-            return function(*args, **ours), None
-        result = taken_over(function, args, kwargs)
-        if result is not NotImplemented:
-            return result, None
-    return None, refusals.explained(plain, name, args, kwargs, error)
 
 
 def taken_over(function: Function, args: Any, kwargs: Any) -> Any:
@@ -333,6 +319,12 @@ def deliver(target: Any, result: Any, name: str) -> Any:
         raise errors.cannot_cast(name, result.dtype, target.dtype)
     check_apart(target, name)
     if target._shape != result._shape:
+        if 0 not in target._shape:
+            warn_caller(
+                f"{name}: out of shape {list(target._shape)} does not match the result's "
+                f"{list(result._shape)} and was resized; this is deprecated: pass one that "
+                f"matches, or out.resize_(0)"
+            )
         target.resize_(result._shape)
     return write(target, result, name)
 

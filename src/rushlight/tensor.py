@@ -12,6 +12,7 @@ import numpy as np
 
 from rushlight import config, errors, float8, views
 from rushlight import dtypes as dt
+from rushlight.advice import warn_caller, warn_deprecated
 from rushlight.arrays import from_numpy, legacy_tensor
 from rushlight.autograd import engine
 from rushlight.devices import CPU, META, check_usable, device
@@ -27,7 +28,7 @@ from rushlight.ops import (
     selection,
 )
 from rushlight.ops.registry import Op, recorder
-from rushlight.trace import inference, origin
+from rushlight.trace import inference
 from rushlight.trace.placement import is_meta
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import AccumulateGrad, Node, RemovableHandle
@@ -43,12 +44,16 @@ def disabled_torch_function(func: Any, types: Any, args: Any = (), kwargs: Any =
 
 
 def _operator(op: Any) -> Callable[[Any, Any], Any]:
-    """The method of a binary operator: an Op, or a function of two operands."""
+    """The method of a binary operator: an Op, or a function of two operands. Here and below
+    `out` is what PyTorch documents for a call of the method: `x.__add__(y, out=z)`.
+    """
 
-    def operator(self: Any, other: Any) -> Any:  # hot
-        if isinstance(other, _OPERANDS):
-            return recorder.record_two(op, self, other, ())
-        return _with_object(operator, op, self, other)
+    def operator(input: Any, other: Any, out: Any = None) -> Any:  # hot
+        if out is None and isinstance(other, _OPERANDS):
+            return recorder.record_two(op, input, other, ())
+        if out is not None:
+            return _delivered(operator(input, other), out, operator.__name__)
+        return _with_object(operator, op, input, other)
 
     return operator if isinstance(op, Op) else _function_operator(op, False)
 
@@ -56,39 +61,16 @@ def _operator(op: Any) -> Callable[[Any, Any], Any]:
 def _reflected(op: Any) -> Callable[[Any, Any], Any]:
     """The method of a binary operator whose tensor stands on the right."""
 
-    def operator(self: Any, other: Any) -> Any:  # hot
-        if isinstance(other, _OPERANDS):
-            if not isinstance(self, Tensor):
-                raise errors.not_a_tensor(op.name, "self", self)
-            return recorder.record_two(op, other, self, ())
-        return _with_object(operator, lambda a, b: op(b, a), self, other)
-
-    return operator if isinstance(op, Op) else _function_operator(op, True)
-
-
-def _comparison(op: Op) -> Callable[..., Any]:
-    """The method of a comparison, which PyTorch documents with `out`; only a call of the
-    method can give it: `x.__eq__(y, out=z)`.
-    """
-
     def operator(input: Any, other: Any, out: Any = None) -> Any:  # hot
+        if out is None and isinstance(other, _OPERANDS):
+            if not isinstance(input, Tensor):
+                raise errors.not_a_tensor(op.name, "input", input)
+            return recorder.record_two(op, other, input, ())
         if out is not None:
             return _delivered(operator(input, other), out, operator.__name__)
-        if isinstance(other, _OPERANDS):
-            return recorder.record_two(op, input, other, ())
-        return _with_object(operator, op, input, other)
+        return _with_object(operator, lambda a, b: op(b, a), input, other)
 
-    return operator
-
-
-def _reflected_with_out(op: Op) -> Callable[..., Any]:
-    """`_reflected`, with the `out` that PyTorch documents for a call of the method."""
-    plain = _reflected(op)
-
-    def operator(input: Any, other: Any, out: Any = None) -> Any:
-        return _delivered(plain(input, other), out, operator.__name__)
-
-    return operator
+    return operator if isinstance(op, Op) else _function_operator(op, True)
 
 
 def _delivered(result: Any, out: Any, name: str) -> Any:
@@ -105,12 +87,22 @@ def _function_operator(function: Callable[[Any, Any], Any], is_reflected: bool) 
 
     apply = swapped if is_reflected else function
 
-    def operator(self: Any, other: Any) -> Any:
+    def operator(input: Any, other: Any, out: Any = None) -> Any:
+        if out is not None:
+            return _delivered(operator(input, other), out, operator.__name__)
         if isinstance(other, _OPERANDS):
-            return apply(self, other)
-        return _with_object(operator, apply, self, other)
+            return apply(input, other)
+        return _with_object(operator, apply, input, other)
 
     return operator
+
+
+def _power(input: Any, exponent: Any, out: Any) -> Any:
+    if isinstance(exponent, _OPERANDS):
+        made = arithmetic.pow(input, exponent)
+    else:
+        made = _with_object(Tensor.__pow__, arithmetic.pow, input, exponent)
+    return _delivered(made, out, "pow")
 
 
 def _with_object(operator: Any, apply: Callable[[Any, Any], Any], x: Any, other: Any) -> Any:
@@ -193,6 +185,7 @@ class Tensor:
 
     @property
     def shape(self) -> Size:
+        """The sizes of the dimensions, as a `torch.Size`."""
         return Size(self._shape)
 
     def size(self, dim: int | None = None) -> Any:
@@ -210,46 +203,57 @@ class Tensor:
         return self._strides[views.dim_index("stride", dim, len(self._shape))]
 
     def storage_offset(self) -> int:
+        """Where in its memory the first element lies, in elements."""
         return self._offset
 
     @property
     def ndim(self) -> int:
+        """How many dimensions it has."""
         return len(self._shape)
 
     def dim(self) -> int:
+        """How many dimensions it has."""
         return len(self._shape)
 
     ndimension = dim
 
     def numel(self) -> int:
+        """How many elements it has."""
         return math.prod(self._shape)
 
     nelement = numel
 
     def element_size(self) -> int:
+        """The bytes of one element."""
         return self.dtype.itemsize
 
     @property
     def itemsize(self) -> int:
+        """The bytes of one element."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """The bytes of all elements."""
         return self.numel() * self.dtype.itemsize
 
     @property
     def device(self) -> device:
+        """Where it is: `cpu`, or `meta` for a tensor without elements."""
         return META if is_meta(self) else CPU
 
     @property
     def is_meta(self) -> bool:
+        """Whether it has no elements, only a shape and a dtype."""
         return is_meta(self)
 
     @property
     def is_cpu(self) -> bool:
+        """Whether it has elements, which are on the CPU."""
         return not is_meta(self)
 
     def get_device(self) -> int:
+        """The index of its device: -1, as for all that is no accelerator."""
         return -1
 
     is_cuda = is_sparse = is_quantized = is_mps = is_mkldnn = is_nested = False
@@ -261,6 +265,8 @@ class Tensor:
     @property
     def T(self) -> Any:
         """All dimensions in reverse order."""
+        if len(self._shape) != 2:
+            warn_deprecated("x.T of other than two dimensions", "x.mT or x.permute(...)")
         return movement.permute(self, tuple(reversed(range(len(self._shape)))))
 
     @property
@@ -315,6 +321,7 @@ class Tensor:
         return recorder.on_device(made, self.device if device is None else device)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether elements lie in memory in order, or in the order of a memory format."""
         if memory_format is not None and str(memory_format).endswith("channels_last"):
             order = (0, 2, 3, 1)
             if len(self._shape) != 4:
@@ -325,12 +332,15 @@ class Tensor:
         return views.is_contiguous(self._shape, self._strides)
 
     def is_floating_point(self) -> bool:
+        """Whether its dtype is a floating one."""
         return self.dtype.is_floating_point
 
     def is_complex(self) -> bool:
+        """Whether its dtype is a complex one."""
         return self.dtype.is_complex
 
     def is_signed(self) -> bool:
+        """Whether its dtype has negative numbers."""
         return self.dtype.is_signed
 
     def is_inference(self) -> bool:
@@ -338,13 +348,16 @@ class Tensor:
         return inference.is_made_inside(self._storage.value)
 
     def is_pinned(self) -> bool:
+        """Whether its memory is page-locked: there is no such memory."""
         return False
 
     def is_shared(self) -> bool:
+        """Whether its memory is shared by processes: there is no such memory."""
         return False
 
     @property
     def layout(self) -> Any:
+        """How elements are stored: always `torch.strided`."""
         from rushlight import strided  # the public namespace imports this module
 
         return strided
@@ -353,6 +366,7 @@ class Tensor:
 
     @property
     def requires_grad(self) -> bool:
+        """Whether gradients are taken by it; may be set for leaves."""
         return tracks_gradients(self)
 
     @requires_grad.setter
@@ -385,15 +399,18 @@ class Tensor:
 
     @property
     def is_leaf(self) -> bool:
+        """Whether no operation made it, as far as gradients go."""
         return self._node is None or isinstance(self._node, AccumulateGrad)
 
     @property
     def grad_fn(self) -> Node | None:
+        """The node of the gradient's graph that made it; None for leaves."""
         node = current_node(self)
         return None if isinstance(node, AccumulateGrad) else node
 
     @property
     def output_nr(self) -> int:
+        """Which result of its `grad_fn` it is."""
         return self._output
 
     @property
@@ -418,8 +435,9 @@ class Tensor:
 
     @property
     def grad(self) -> Tensor | None:
+        """The gradient that `backward` accumulated for this leaf, or None."""
         if self._grad is None and not (self.is_leaf or self.retains_grad):
-            origin.warn_caller(
+            warn_caller(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
                 "It is not filled by backward() unless retain_grad() was called on this Tensor "
                 "before. If you meant a leaf, access that instead."
@@ -471,21 +489,23 @@ class Tensor:
         current_node(self)
         return engine.backward([self], [gradient], keep, create_graph)
 
-    def detach(self) -> Tensor:
+    def detach(input) -> Tensor:
         """The same memory without gradient history."""
-        if not self.is_leaf:  # a write through the result is to be noticed
-            self._storage.owner = weakref.ref(self if self._base is None else self._base)
-        return hooks.alias(self)
+        if not input.is_leaf:  # a write through the result is to be noticed
+            input._storage.owner = weakref.ref(input if input._base is None else input._base)
+        return hooks.alias(input)
 
-    def detach_(self) -> Tensor:
-        if self._base is not None:
+    def detach_(input) -> Tensor:
+        """Without its gradient history from here on; views refuse it."""
+        if input._base is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
-        self._node = None
-        self._rebased += 1
-        return self
+        input._node = None
+        input._rebased += 1
+        return input
 
     @property
     def data(self) -> Tensor:
+        """The same memory without gradient history; may be set to another tensor."""
         return hooks.alias(self)
 
     @data.setter
@@ -549,6 +569,7 @@ class Tensor:
 
     @property
     def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called on this non-leaf."""
         return getattr(self, "_retains", False)
 
     @classmethod
@@ -738,6 +759,7 @@ class Tensor:
         self.requires_grad = state[0]
 
     def data_ptr(self) -> int:
+        """The address of its first element; computes what is pending."""
         if is_meta(self):
             return 0
         return int(realised(self._storage).address) + self._offset * self.dtype.itemsize
@@ -783,15 +805,20 @@ class Tensor:
     __rfloordiv__ = _reflected(arithmetic.floor_divide)
     __mod__ = _operator(arithmetic.remainder)
     __rmod__ = _reflected(arithmetic.remainder)
-    __pow__ = _operator(arithmetic.pow)
+
+    def __pow__(input, exponent: Any, out: Any = None) -> Any:
+        return _power(input, exponent, out)
+
     __rpow__ = _reflected(arithmetic.pow)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(input, other: Any, out: Any = None) -> Any:
+        if out is not None:
+            return _delivered(contract.matmul(input, other), out, "matmul")
         if isinstance(other, Tensor):
-            return contract.matmul(self, other)
+            return contract.matmul(input, other)
         if isinstance(other, np.ndarray):
             return NotImplemented
-        return _with_object(Tensor.__matmul__, contract.matmul, self, other)
+        return _with_object(Tensor.__matmul__, contract.matmul, input, other)
 
     __rmatmul__ = _reflected(contract.matmul)
 
@@ -808,30 +835,32 @@ class Tensor:
         return bitwise.BITWISE_NOT(self)
 
     __and__ = _operator(bitwise.BITWISE_AND)
-    __rand__ = _reflected_with_out(bitwise.BITWISE_AND)
+    __rand__ = _reflected(bitwise.BITWISE_AND)
     __or__ = _operator(bitwise.BITWISE_OR)
-    __ror__ = _reflected_with_out(bitwise.BITWISE_OR)
+    __ror__ = _reflected(bitwise.BITWISE_OR)
     __xor__ = _operator(bitwise.BITWISE_XOR)
-    __rxor__ = _reflected_with_out(bitwise.BITWISE_XOR)
+    __rxor__ = _reflected(bitwise.BITWISE_XOR)
     __lshift__ = _operator(bitwise.SHIFT_LEFT)
     __rlshift__ = _reflected(bitwise.SHIFT_LEFT)
     __rshift__ = _operator(bitwise.SHIFT_RIGHT)
     __rrshift__ = _reflected(bitwise.SHIFT_RIGHT)
-    __lt__ = _comparison(comparison.LT)
-    __le__ = _comparison(comparison.LE)
-    __gt__ = _comparison(comparison.GT)
-    __ge__ = _comparison(comparison.GE)
-    __eq__ = _comparison(comparison.EQ)
-    __ne__ = _comparison(comparison.NE)
+    __lt__ = _operator(comparison.LT)
+    __le__ = _operator(comparison.LE)
+    __gt__ = _operator(comparison.GT)
+    __ge__ = _operator(comparison.GE)
+    __eq__ = _operator(comparison.EQ)
+    __ne__ = _operator(comparison.NE)
 
 
 def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tensor]:
     """`x += y` is `x.add_(y)`: every alias of x sees it."""
 
-    def operator(self: Tensor, other: Any) -> Tensor:
+    def operator(input: Tensor, other: Any, out: Any = None) -> Tensor:
+        if out is not None:
+            return _delivered(operator(input, other), out, symbol)
         if not isinstance(other, _OPERANDS) and not isinstance(other, np.ndarray):
-            return _with_object(operator, operator, self, other)
-        return getattr(self, method)(as_operand(other))
+            return _with_object(operator, operator, input, other)
+        return getattr(input, method)(as_operand(other))
 
     operator.__name__ = operator.__qualname__ = symbol
     return operator

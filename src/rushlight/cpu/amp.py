@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight import amp
+from rushlight.advice import warn_deprecated
 from rushlight.dtypes import bfloat16, dtype
 
 
@@ -12,6 +13,7 @@ class autocast(amp.autocast):
     def __init__(
         self, enabled: bool = True, dtype: dtype = bfloat16, cache_enabled: bool = True
     ) -> None:
+        warn_deprecated("torch.cpu.amp.autocast", 'torch.amp.autocast("cpu")', FutureWarning)
         super().__init__("cpu", dtype, enabled, cache_enabled)
 
 
@@ -26,6 +28,9 @@ class GradScaler(amp.GradScaler):
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
+        warn_deprecated(
+            "torch.cpu.amp.GradScaler", 'torch.amp.GradScaler("cpu")', FutureWarning
+        )
         super().__init__(
             "cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any  # functions of any signature are decorated
 
 from rushlight import amp
+from rushlight.advice import warn_deprecated
 from rushlight.dtypes import dtype, float16
 
 
@@ -15,6 +16,7 @@ class autocast(amp.autocast):
     def __init__(
         self, enabled: bool = True, dtype: dtype = float16, cache_enabled: bool = True
     ) -> None:
+        warn_deprecated("torch.cuda.amp.autocast", 'torch.amp.autocast("cuda")', FutureWarning)
         super().__init__("cuda", dtype, enabled, cache_enabled)
 
 
@@ -29,6 +31,9 @@ class GradScaler(amp.GradScaler):
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
+        warn_deprecated(
+            "torch.cuda.amp.GradScaler", 'torch.amp.GradScaler("cuda")', FutureWarning
+        )
         super().__init__(
             "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import rushlight as rl
+from rushlight.advice import warn_caller
 from rushlight.nn import functional as F
 from rushlight.nn import init
 from rushlight.nn.lazy import LazyModule
@@ -242,11 +243,12 @@ class _InstanceNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         channels = input.dim() - self.N - 1
-        if input.size(channels) != self.num_features and self.affine:
-            raise ValueError(
-                f"expected input's size at dim={channels} to match num_features "
-                f"({self.num_features}), but got: {input.size(channels)}."
-            )
+        if input.size(channels) != self.num_features:
+            size = input.size(channels)
+            what = f"input's size at dim={channels}, {size}, is not num_features"
+            if self.affine:
+                raise ValueError(f"{what}: expected {self.num_features}")
+            warn_caller(f"{what}, which is not used because affine=False")
         if channels == 0:
             return self._normalized(input.unsqueeze(0)).squeeze(0)
         return self._normalized(input)

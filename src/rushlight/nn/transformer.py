@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rushlight as rl
+from rushlight.advice import warn_caller
 from rushlight.nn import functional as F
 from rushlight.nn import init
 from rushlight.nn.container import ModuleList
@@ -136,6 +137,13 @@ class TransformerEncoder(Module):
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
+        reason = _why_not_nested(encoder_layer)
+        self.use_nested_tensor = enable_nested_tensor and reason is None
+        if enable_nested_tensor and reason is not None:
+            warn_caller(
+                f"enable_nested_tensor is True, but self.use_nested_tensor is False because "
+                f"encoder_layer{reason}"
+            )
 
     def forward(
         self,
@@ -153,6 +161,23 @@ class TransformerEncoder(Module):
                 src_key_padding_mask=src_key_padding_mask,
             )
         return output if self.norm is None else self.norm(output)
+
+
+def _why_not_nested(layer: Module) -> str | None:
+    """Why PyTorch would not use nested tensors for such layers; there are none here."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return " was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    reasons = (
+        (layer.norm_first, ".norm_first was True"),
+        (not attention.batch_first, ".self_attn.batch_first was not True"),
+        (not attention._qkv_same_embed_dim, ".self_attn._qkv_same_embed_dim was not True"),
+        (attention.in_proj_bias is None, ".self_attn was passed bias=False"),
+        (layer.activation not in (F.relu, F.gelu), ".activation is neither relu nor gelu"),
+        (layer.norm1.eps != layer.norm2.eps, ".norm1.eps was not equal to norm2.eps"),
+        (attention.num_heads % 2 == 1, ".self_attn.num_heads is odd"),
+    )
+    return next((text for holds, text in reasons if holds), None)
 
 
 class TransformerDecoder(Module):

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any  # attributes of the user's
 
-from rushlight.trace.origin import warn_caller
+from rushlight.advice import warn_caller
 
 if TYPE_CHECKING:
     from rushlight.nn.module import Module

@@ -309,6 +309,8 @@ def placed_parts(
 ) -> tuple[Any, Any, Any, int]:
     at = views.dim_index(op, dim, x.ndim)
     vector = _check_vector(op, index)
+    if op == "index_copy" and index.dtype is not dt.int64:
+        raise errors.other_dtype_than(op, "index", "torch.int64", index.dtype)
     if source.dtype is not x.dtype:
         raise RuntimeError(
             f"{op}(): self and source expected to have the same dtype, but got (self) "

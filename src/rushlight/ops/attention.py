@@ -171,7 +171,19 @@ def _formula(
     )
 
 
-def _check(query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> None:
+def _takes_both(query: Any, key: Any, value: Any, mask: Any, dropout_p: float) -> bool:
+    """Whether PyTorch takes a mask and is_causal for these: where its flash kernel does."""
+    return (
+        query.ndim == key.ndim == value.ndim == 4
+        and query.shape[:2] == key.shape[:2] == value.shape[:2]
+        and value.shape[-1] == query.shape[-1]
+        and mask.ndim in (2, 4)
+        and not mask.requires_grad
+        and dropout_p == 0
+    )
+
+
+def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
     op = "scaled_dot_product_attention"
     for name, other in (("key", key), ("value", value)):
         if other.dtype is not query.dtype:
@@ -186,21 +198,11 @@ def _check(query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> None
         )
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise errors.cannot_multiply(op, query.shape, key.shape, query.shape[-1], key.shape[-1])
-    if mask is not None:
-        if is_causal:
-            raise RuntimeError(
-                f"{op}: Explicit attn_mask should not be set when is_causal=True"
-            )
-        if (
-            mask.dtype is not dt.bool_
-            and mask.dtype is not query.dtype
-            and mask.dtype is not dt.float32
-        ):
-            raise RuntimeError(
-                f"{op}: Expected attn_mask dtype to be bool or float or to match query dtype, "
-                f"but got attn_mask.dtype: {mask.dtype!r} and  query.dtype: {query.dtype!r} "
-                "instead."
-            )
+    if mask is not None and mask.dtype not in (dt.bool_, query.dtype, dt.float32):
+        raise RuntimeError(
+            f"{op}: Expected attn_mask dtype to be bool or float or to match query dtype, but "
+            f"got attn_mask.dtype: {mask.dtype!r} and  query.dtype: {query.dtype!r} instead."
+        )
 
 
 @public("F")
@@ -216,7 +218,9 @@ def scaled_dot_product_attention(
 ) -> Any:
     """softmax(query @ key.T * scale + mask) @ value over the last two dimensions.
 
-    attn_mask: True where a pair takes part, or numbers added to the scores.
+    attn_mask: True where a pair takes part, or numbers added to the scores. With `is_causal`
+    too, pairs must pass both; RuntimeError where PyTorch has no kernel for that: for other than
+    four dimensions, with dropout, with a mask that requires gradients.
     enable_gqa: key and value have fewer heads; each serves a group of query heads.
 
     >>> q, v = torch.ones(1, 2, 4), torch.tensor([[[1.0], [3.0]]])
@@ -224,9 +228,15 @@ def scaled_dot_product_attention(
     tensor([[[1.],
              [2.]]])
     """
-    _check(query, key, value, attn_mask, is_causal)
+    _check(query, key, value, attn_mask)
     if enable_gqa:
         key, value = _grouped(query, key, "key"), _grouped(query, value, "value")
+    has_both = is_causal and attn_mask is not None
+    if has_both and not _takes_both(query, key, value, attn_mask, dropout_p):
+        raise RuntimeError(
+            "scaled_dot_product_attention: Explicit attn_mask should not be set when "
+            "is_causal=True"
+        )
     if scale is None:
         scale = 1.0 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
     shapes = (query.shape[:-2], key.shape[:-2], value.shape[:-2])

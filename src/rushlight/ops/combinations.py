@@ -7,6 +7,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors
+from rushlight.advice import warn_deprecated
 from rushlight.ops.joining import stack
 from rushlight.ops.registry import public
 
@@ -25,7 +26,7 @@ def cartesian_prod(*tensors: Any) -> Any:
         raise RuntimeError("Expect a 1D vector, but got a tensor of another dimension")
     if len(tensors) == 1:
         return tensors[0]
-    return stack([g.reshape(-1) for g in meshgrid(*tensors)], 1)
+    return stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], 1)
 
 
 @public("torch")
@@ -95,6 +96,8 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
         raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", got {indexing!r}')
+    if indexing is None:
+        warn_deprecated("meshgrid without indexing", 'indexing="ij"')
     swaps = indexing == "xy" and len(tensors) >= 2
     if swaps:
         tensors = (tensors[1], tensors[0], *tensors[2:])

@@ -217,10 +217,10 @@ def view_as_dtype(x: Any, kind: dtype) -> Any:
     from rushlight.trace.record import make_tensor, set_view  # as above
     from rushlight.trace.value import Storage, Value  # as above
 
-    if kind is x.dtype:
-        return x.view(x._shape)
     if any(views.marks(x._view)):
         raise errors.view_of_marked("view", "a conjugate or negative", "clone()")
+    if kind is x.dtype:
+        return x.view(x._shape)
     view = _retyped(x, kind)
     if x.is_meta:
         count = x._storage.value.type.nbytes // kind.itemsize

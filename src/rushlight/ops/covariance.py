@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
+from rushlight.advice import warn_caller
 from rushlight.ops import batching
 from rushlight.ops.complex_parts import COMPLEX
 from rushlight.ops.elementwise import the_tensor
@@ -43,6 +44,8 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         mean = (rows * weights).sum(1, keepdim=True) / total
     away = rows - mean
     freedom = _freedom(total, weights, aweights, correction)
+    if weights is None and freedom == 0:
+        warn_caller(f"cov(): degrees of freedom is <= 0 ({count} observations)")
     scaled = away if weights is None else away * weights
     scaled, away = scaled.to(mean.dtype), away.to(mean.dtype)
     found = scaled @ away.mT.conj() / freedom

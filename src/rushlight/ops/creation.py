@@ -72,6 +72,14 @@ def sizes_of(args: tuple[Any, ...]) -> views.Shape:
         raise TypeError(f"size must be ints, but got {list(args)}") from None
 
 
+def given_by(op: str, named: dict[str, Any], *names: str) -> Any:
+    """The first of the keywords; TypeError for one that is none of the names."""
+    unknown = next((k for k in named if k not in names), None)
+    if unknown is not None:
+        raise TypeError(f"{op}() got an unexpected keyword argument {unknown!r}")
+    return named.get(names[0])
+
+
 def shape_of(op: str, size: tuple[Any, ...], named: Any) -> views.Shape:
     if not size and named is None:
         raise TypeError(f'{op}() missing 1 required positional argument: "size"')
@@ -131,11 +139,7 @@ def _constant(name: str, value: Any, doc: str) -> Any:
             check_layout(layout)
         if names is not None:
             raise errors.not_there("names", "named dimensions")
-        given = named.pop("size", None)
-        if named:
-            raise TypeError(
-                f"{name}() got an unexpected keyword argument {next(iter(named))!r}"
-            )
+        given = given_by(name, named, "size") if named else None
         kind = dtype or config.default_dtype()
         made = FULL(shape=shape_of(name, size, given), value=value, dtype=kind)
         return with_grad(made, requires_grad, device)
@@ -181,7 +185,7 @@ def _constant_new(name: str, value: Any, doc: str) -> Any:
     ) -> Any:
         if layout is not None:
             check_layout(layout)
-        shape = shape_of(name, size, named.get("size"))
+        shape = shape_of(name, size, given_by(name, named, "size") if named else None)
         made = FULL(shape=shape, value=value, dtype=dtype or input.dtype)
         return with_grad(_alike(made, input), requires_grad, device, input)
 

@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import config, errors
 from rushlight import dtypes as dt
+from rushlight.advice import warn_caller
 from rushlight.ops.bounds import check_known
 from rushlight.ops.contract import linear
 from rushlight.ops.elementwise import CAST, WHERE
@@ -71,15 +72,21 @@ def reduction_of(reduction: str, size_average: Any, reduce: Any) -> str:
     if size_average is not None or reduce is not None:
         size_average = True if size_average is None else size_average
         reduce = True if reduce is None else reduce
-        return ("mean" if size_average else "sum") if reduce else "none"
+        named = ("mean" if size_average else "sum") if reduce else "none"
+        warn_caller(f"size_average and reduce are deprecated: use reduction='{named}' instead.")
+        return named
+    if reduction == "elementwise_mean":
+        warn_caller("reduction='elementwise_mean' is deprecated: use 'mean' instead.")
+        return "mean"
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
 
 
 def _check_target(op: str, x: Any, target: Any, dim: int, ignore_index: int) -> None:
-    if target.dtype not in (dt.int64, dt.int32, dt.uint8):
-        raise RuntimeError(f"{op}: expected scalar type Long but found {target.dtype!r}")
+    if target.dtype is not dt.int64 and (target.dtype is not dt.uint8 or x.ndim > 2):
+        wanted = "torch.int64" if x.ndim > 2 else "torch.int64 or torch.uint8"
+        raise errors.other_dtype_than(op, "target", wanted, target.dtype)
     if tuple(x.shape[:dim]) + tuple(x.shape[dim + 1 :]) != tuple(target.shape):
         if target.ndim and x.ndim > 1 and x.shape[0] != target.shape[0]:
             raise ValueError(

@@ -232,8 +232,8 @@ def ctc_loss(
 
 def _lengths(given: Any) -> list[int]:
     if hasattr(given, "tolist"):
-        if not given.dtype.is_integral:
-            raise TypeError(f"ctc_loss(): lengths must be integers, got {given.dtype!r}")
+        if not given.dtype.is_integral or given.dtype is dt.bool_:
+            raise RuntimeError(f"ctc_loss(): lengths must be integral, got {given.dtype!r}")
         given = given.tolist()
     numbers = list(given) if isinstance(given, Sequence) else [given]
     if not all(isinstance(n, int | np.integer) for n in numbers):

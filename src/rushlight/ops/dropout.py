@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
+from rushlight.advice import warn_caller
 from rushlight.ops.elementwise import WHERE, the_tensor
 from rushlight.ops.registry import public
 
@@ -44,8 +45,9 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     tensor([1., 1., 1.])
     """
     _check("dropout", p)
+    the_tensor("dropout", input)
     if not training:
-        return the_tensor("dropout", input)
+        return input
     return _dropped("dropout", input, p, tuple(input.shape), inplace)
 
 
@@ -55,6 +57,12 @@ def of_channels(op: str, x: Any, p: float, training: bool, inplace: bool) -> Any
         return the_tensor(op, x)
     shape = (*x.shape[:2], *(1 for _ in x.shape[2:]))
     return _dropped(op, x, p, shape, inplace)
+
+
+def _check_channels(op: str, x: Any, dimensions: tuple[int, ...]) -> None:
+    if x.ndim not in dimensions:
+        wanted = " or ".join(f"{n}-D" for n in dimensions)
+        warn_caller(f"{op}: a {x.ndim}-D input is deprecated; expected {wanted}")
 
 
 def _with_batch(op: str, x: Any, ndim: int, p: float, training: bool, inplace: bool) -> Any:
@@ -87,6 +95,9 @@ def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
     tensor([[[[0., 0.],
               [0., 0.]]]])
     """
+    _check_channels("dropout2d", input, (3, 4))
+    if input.ndim == 3:
+        warn_caller("dropout2d: a 3-D input is taken as (N, C, L); use dropout1d for that")
     return of_channels("dropout2d", input, p, training, inplace)
 
 
@@ -98,6 +109,7 @@ def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
     tensor([[[[[0., 0.],
                [0., 0.]]]]])
     """
+    _check_channels("dropout3d", input, (4, 5))
     return of_channels("dropout3d", input, p, training, inplace)
 
 

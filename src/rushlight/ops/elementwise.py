@@ -17,6 +17,7 @@ import numpy as np
 
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
+from rushlight.advice import warn_deprecated
 from rushlight.dtypes import dtype
 from rushlight.ops.registry import (
     NOT_DIFFERENTIABLE,
@@ -420,6 +421,8 @@ def binary_function(
 
 
 def where_type(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
+    if condition.dtype is dt.uint8:
+        warn_deprecated("where with a condition of torch.uint8", "torch.bool")
     if condition.dtype not in (dt.bool_, dt.uint8):
         raise RuntimeError(
             f"where expected condition to be a boolean tensor, but got a tensor with dtype "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
-from rushlight import errors
+from rushlight import errors, refusals
 from rushlight.config import gradients_off
 from rushlight.ops import batching
 from rushlight.ops.bounds import check_known
@@ -146,18 +146,23 @@ def embedding_function(
             [1., 2.]])
     """
     check_dense_grad("embedding", sparse)
-    check_indices("embedding", input)
-    if weight.ndim != 2:
-        raise RuntimeError(f"embedding: 'weight' must be 2-D, got shape {list(weight.shape)}")
-    check_known("embedding", "index", input, weight.shape[0])
-    padding = checked_padding(padding_idx, weight.shape[0])
-    if max_norm is not None:
-        renormalise(weight, input, float(max_norm), float(norm_type))
-    if padding < 0 and not scale_grad_by_freq:
-        return EMBEDDING(weight, input)
-    return PADDED_EMBEDDING(
-        weight, input, padding_idx=padding, scale_by_freq=bool(scale_grad_by_freq)
-    )
+    try:
+        check_indices("embedding", input)
+        if weight.ndim != 2:
+            shape = list(weight.shape)
+            raise RuntimeError(f"embedding: 'weight' must be 2-D, got shape {shape}")
+        check_known("embedding", "index", input, weight.shape[0])
+        padding = checked_padding(padding_idx, weight.shape[0])
+        if max_norm is not None:
+            renormalise(weight, input, float(max_norm), float(norm_type))
+        if padding < 0 and not scale_grad_by_freq:
+            return EMBEDDING(weight, input)
+        return PADDED_EMBEDDING(
+            weight, input, padding_idx=padding, scale_by_freq=bool(scale_grad_by_freq)
+        )
+    except Exception as error:
+        own = embedding_function
+        return refusals.recovered(own, own, "embedding", (input, weight), {}, error)
 
 
 @public("torch", name="embedding")
@@ -206,6 +211,10 @@ def _checked_bags(
                 f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is "
                 f"not None, then it must have the same shape as the input ({list(input.shape)})"
             )
+    for name, index in (("input", input), ("offsets", offsets)):
+        if index is not None and index.dtype not in (dt.int64, dt.int32):
+            wanted = "torch.int64 or torch.int32"
+            raise errors.other_dtype_than("embedding_bag", name, wanted, index.dtype)
     if input.ndim == 2 and offsets is not None:
         raise ValueError(
             "if input is 2D, then offsets has to be None, as input is treated is a mini-batch "

@@ -18,7 +18,6 @@ from rushlight.ops.reduce import (
     Dims,
     check_dims_not_empty,
     kept,
-    numpy_names,
     reduced_type,
 )
 from rushlight.ops.registry import (
@@ -76,7 +75,6 @@ def _amax(op: Op, input: Any, dim: Any, keepdim: bool) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def amax(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
     """The largest value over `dim`; equal ones share the gradient.
 
@@ -87,7 +85,6 @@ def amax(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def amin(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
     """The smallest value over `dim`; equal ones share the gradient.
 
@@ -98,7 +95,6 @@ def amin(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """Both extremes.
 
@@ -242,7 +238,6 @@ def _arg(op: Op, input: Any, dim: int | None, keepdim: bool) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def argmax(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """The position of the largest element along `dim`, or in the flattened tensor.
 
@@ -253,7 +248,6 @@ def argmax(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """The position of the smallest element along `dim`, or in the flattened tensor.
 

@@ -14,6 +14,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.advice import warn_caller
 from rushlight.ops.elementwise import scaled
 from rushlight.ops.joining import stack
 from rushlight.ops.ranges import LINSPACE
@@ -61,8 +62,6 @@ def grid_sample(
 def _aligned(op: str, given: bool | None) -> bool:
     """`align_corners`, False by default; PyTorch warns of that still."""
     if given is None:
-        from rushlight.trace.origin import warn_caller  # the trace comes after ops
-
         warn_caller(
             f"{op}: align_corners is False by default; say so (or True) to avoid this warning."
         )

@@ -15,6 +15,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.advice import warn_caller
 from rushlight.ops import batching
 from rushlight.ops.creation import FILL
 from rushlight.ops.elementwise import WHERE
@@ -62,11 +63,13 @@ def _array(item: Any) -> Any:
 
 
 def _checked(item: Any) -> Any:
-    if item.dtype not in (dt.int64, dt.int32, dt.int16, dt.int8, dt.uint8, dt.bool_):
+    if item.dtype not in (dt.int64, dt.int32, dt.uint8, dt.bool_):
         raise IndexError(
             f"tensors used as indices must be long, int, byte or bool tensors, not "
             f"{item.dtype!r}"
         )
+    if item.dtype is dt.uint8:
+        warn_caller("indexing with torch.uint8 is deprecated: it is a mask; use torch.bool")
     return item
 
 

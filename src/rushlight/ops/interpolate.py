@@ -16,6 +16,7 @@ import numpy as np
 
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
+from rushlight.advice import warn_deprecated
 from rushlight.dtypes import dtype
 from rushlight.ops.adaptive_pool import adaptive_edges
 from rushlight.ops.elementwise import CAST
@@ -388,26 +389,21 @@ def upsample(
     align_corners: bool | None = None,
 ) -> Any:
     """The old name of `interpolate`."""
+    warn_deprecated("nn.functional.upsample", "nn.functional.interpolate")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 @public("F")
 def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
-    """interpolate(mode='nearest').
-
-    >>> torch.nn.functional.upsample_nearest(torch.tensor([[[0.0, 1.0]]]), 4)
-    tensor([[[0., 0., 1., 1.]]])
-    """
+    """The old name of `interpolate(mode="nearest")`: see `interpolate`."""
+    warn_deprecated("nn.functional.upsample_nearest", "nn.functional.interpolate")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 @public("F")
 def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
-    """interpolate(mode='bilinear', align_corners=True).
-
-    >>> torch.nn.functional.upsample_bilinear(torch.tensor([[[[0.0, 1.0]]]]), (1, 3))
-    tensor([[[[0.0000, 0.5000, 1.0000]]]])
-    """
+    """The old name of `interpolate(mode="bilinear", align_corners=True)`: see `interpolate`."""
+    warn_deprecated("nn.functional.upsample_bilinear", "nn.functional.interpolate")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 

@@ -11,6 +11,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.advice import warn_caller
 from rushlight.config import gradients_off
 from rushlight.ops import batching
 from rushlight.ops.activation import logsigmoid, softplus
@@ -25,16 +26,10 @@ def reduced(losses: Any, reduction: str) -> Any:
     return losses.sum() if reduction == "sum" else losses
 
 
-def _warn(text: str) -> None:
-    from rushlight.trace.origin import warn_caller  # the trace comes after ops
-
-    warn_caller(text)
-
-
 def _paired(name: str, input: Any, target: Any) -> None:
     """Warn, as PyTorch does, of sizes that only agree by broadcasting."""
     if input.shape != target.shape:
-        _warn(
+        warn_caller(
             f"{name}: Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
             f"Please ensure they have the same size."
@@ -271,7 +266,7 @@ def kl_div(
         total = kl_div(input, target, reduction="sum", log_target=log_target)
         return total / input.shape[0] if input.ndim else total
     if reduction == "mean" and size_average is None and reduce is None:
-        _warn(
+        warn_caller(
             "reduction: 'mean' divides the total loss by both the batch size and the support "
             "size.'batchmean' divides only by the batch size, and aligns with the KL div math "
             "definition.'mean' will be changed to behave the same as 'batchmean' in the next "

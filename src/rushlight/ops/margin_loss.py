@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any  # operands are tensors
 
+from rushlight import dtypes as dt
+from rushlight import errors
 from rushlight.ops.activation import logsigmoid
 from rushlight.ops.cross_entropy import reduction_of
 from rushlight.ops.distance import pairwise_distance
@@ -154,6 +156,10 @@ def multi_margin_loss(
             f"inconsistent target size: {list(target.shape)} for input of size: "
             f"{list(input.shape)}"
         )
+    if target.dtype is not dt.int64:
+        raise errors.other_dtype_than(
+            "multi_margin_loss", "target", "torch.int64", target.dtype
+        )
     classes = target.reshape(-1, 1)
     own = rows.gather(1, classes)
     short = (margin - own + rows).clamp(min=0)
@@ -199,6 +205,10 @@ def multilabel_margin_loss(
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: "
             f"{list(input.shape)}"
+        )
+    if target.dtype is not dt.int64:
+        raise errors.other_dtype_than(
+            "multilabel_margin_loss", "target", "torch.int64", target.dtype
         )
     lists, count = target.reshape(rows.shape), rows.shape[1]
     ended = (lists < 0).cumsum(1) > 0

@@ -6,6 +6,7 @@ import math
 from typing import Any  # operands are tensors
 
 from rushlight import errors, views
+from rushlight.advice import warn_caller
 from rushlight.ops.creation import FULL, unrelated
 from rushlight.ops.elementwise import conjugate
 from rushlight.ops.joining import cat
@@ -44,6 +45,10 @@ def _cross(input: Any, other: Any, dim: int | None = None) -> Any:
         if 3 not in shape:
             raise RuntimeError(f"cross: no dimension of size 3 in input {list(input.shape)}")
         dim = shape.index(3)
+        warn_caller(
+            "cross without dim is deprecated: the first dimension of size 3 is taken, and "
+            "linalg.cross takes the last; pass dim"
+        )
     return cross(input, other, dim=dim)
 
 

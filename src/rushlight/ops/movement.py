@@ -9,7 +9,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.layout import Size
-from rushlight.ops.creation import sizes_of
+from rushlight.ops.creation import given_by, sizes_of
 from rushlight.ops.elementwise import the_tensor
 from rushlight.ops.registry import public
 from rushlight.ops.view_ops import (
@@ -141,13 +141,14 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
 
 
 @public("torch", "Tensor", inplace=False)
-def squeeze(input: Any, dim: Any = None) -> Any:
-    """Without dimensions of size 1 (all of them, or those named).
+def squeeze(input: Any, dim: Any = None, axis: Any = None) -> Any:
+    """Without dimensions of size 1 (all of them, or those named; `axis` is NumPy's name).
 
     >>> torch.tensor([[1.0, 2.0]]).squeeze(0)
     tensor([1., 2.])
     """
     ndim = input.ndim
+    dim = axis if dim is None else dim
     if dim is None:
         chosen: tuple[int, ...] = tuple(range(ndim))
     else:
@@ -162,13 +163,17 @@ def squeeze(input: Any, dim: Any = None) -> Any:
 
 
 @public("torch", "Tensor")
-def unsqueeze(input: Any, dim: int) -> Any:
-    """With a dimension of size 1 inserted at `dim`.
+def unsqueeze(input: Any, dim: int | None = None, axis: int | None = None) -> Any:
+    """With a dimension of size 1 inserted at `dim` (NumPy's `axis`).
 
     >>> torch.tensor([1.0, 2.0]).unsqueeze(1)
     tensor([[1.],
             [2.]])
     """
+    if dim is None:
+        if axis is None:
+            raise TypeError("unsqueeze() missing 1 required positional argument: 'dim'")
+        dim = axis
     at = views.dim_index("unsqueeze", dim, input.ndim + 1)
     shape = input._shape
     return take_view(RESHAPE, input, shape=(*shape[:at], 1, *shape[at:]))
@@ -205,7 +210,8 @@ def expand(input: Any, *sizes: Any, implicit: bool = False, **named: Any) -> Any
     tensor([[1., 1., 1.],
             [2., 2., 2.]])
     """
-    wanted = sizes_of((named["size"],) if "size" in named else sizes)
+    size = given_by("expand", named, "size", "implicit") if named else None
+    wanted = sizes_of(sizes if size is None else (size,))
     return take_view(EXPAND, input, shape=expanded_shape("expand", input._shape, wanted))
 
 
@@ -296,7 +302,7 @@ def permute(input: Any, *dims: Any, **named: Any) -> Any:
     tensor([[1., 3.],
             [2., 4.]])
     """
-    wanted = sizes_of((named["dims"],) if "dims" in named else dims)
+    wanted = sizes_of((given_by("permute", named, "dims"),) if named else dims)
     if len(wanted) != input.ndim:
         raise RuntimeError(
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the "

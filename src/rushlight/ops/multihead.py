@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
+from rushlight.advice import warn_caller
 from rushlight.ops.attention import attend, scaled_dot_product_attention
 from rushlight.ops.contract import linear
 from rushlight.ops.creation import FULL
+from rushlight.ops.elementwise import check_tensors
 from rushlight.ops.joining import cat
 from rushlight.ops.rearrange import constant_pad_nd
 from rushlight.ops.registry import public
@@ -59,11 +61,7 @@ def multi_head_attention_forward(
     tensor([[0.6698, 0.3302],
             [0.3302, 0.6698]])
     """
-    if query.shape[-1] != embed_dim_to_check:
-        raise AssertionError(
-            f"was expecting embedding dimension of {embed_dim_to_check}, but got "
-            f"{query.shape[-1]}"
-        )
+    _check_width(query, embed_dim_to_check)
     separate = (q_proj_weight, k_proj_weight, v_proj_weight)
     return attended(
         query,
@@ -108,6 +106,9 @@ def attended(
     and a value to append, and whether to append zeros too.
     """
     _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads)
+    _check_weights(weights, extra)
+    width = weights[0].shape[0] // (3 if len(weights) == 1 else 1)
+    _check_sizes(query, key, value, num_heads, width, len(weights) == 3)
     is_batched = query.ndim == 3
     projected = _projected(query, key, value, weights, bias)
     q, k, v = (_batch_first(t, is_batched, batch_first) for t in projected)
@@ -141,6 +142,7 @@ def attended(
 def _projected(query: Any, key: Any, value: Any, weights: Sequence[Any], bias: Any) -> Any:
     """Queries, keys and values; those of one tensor in one product."""
     if len(weights) == 3:
+        _check_separate(query.shape[-1], (query, key, value), weights)
         biases = (None, None, None) if bias is None else bias.chunk(3)
         triples = zip((query, key, value), weights, biases, strict=True)
         return tuple(linear(x, w, b) for x, w, b in triples)
@@ -190,16 +192,22 @@ def _merged_mask(
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     if hint_says_all:
         return None
+    _check_kinds(attn_mask, key_padding_mask)
     masks = []
     keys = k.shape[1] - count
     if attn_mask is not None:
         added = _added_mask(attn_mask, q.dtype, "attn_mask")
+        _check_mask_shape(added, q.shape[0] * heads, q.shape[1], keys)
         if added.ndim == 3:
             added = added.reshape(q.shape[0], heads, *added.shape[1:])
-        _check_mask_shape(added, q.shape[1], keys)
         masks.append(added)
     if key_padding_mask is not None:
         added = _added_mask(key_padding_mask, q.dtype, "key_padding_mask")
+        if tuple(added.shape) != (k.shape[0], keys):
+            raise AssertionError(
+                f"{_OP}: expecting key_padding_mask shape of {(k.shape[0], keys)}, but got "
+                f"{tuple(added.shape)}"
+            )
         masks.append(added.reshape(k.shape[0], 1, 1, keys))
     if not masks:
         return None
@@ -235,6 +243,8 @@ def _joined(x: Any, is_batched: bool, batch_first: bool) -> Any:
 
 # -- checks
 
+_OP = "multi_head_attention_forward"
+
 
 def _added_mask(mask: Any, kind: dt.dtype, name: str) -> Any:
     """A mask to add to scores: minus infinity where a boolean mask is true."""
@@ -242,14 +252,74 @@ def _added_mask(mask: Any, kind: dt.dtype, name: str) -> Any:
         zeros = FULL(shape=tuple(mask.shape), value=0, dtype=kind)
         return zeros.masked_fill(mask, -math.inf)
     if not mask.dtype.is_floating_point:
-        raise AssertionError(f"only bool and floating types of {name} are supported")
+        raise AssertionError(f"{_OP}: only bool and floating types of {name} are supported")
     return mask
 
 
-def _check_mask_shape(mask: Any, rows: int, columns: int) -> None:
-    if tuple(mask.shape[-2:]) != (rows, columns):
+def _check_kinds(attn_mask: Any, key_padding_mask: Any) -> None:
+    has_both = attn_mask is not None and key_padding_mask is not None
+    if has_both and attn_mask.dtype is not key_padding_mask.dtype:
+        warn_caller(
+            f"{_OP}: masks of different dtypes are deprecated: key_padding_mask is "
+            f"{key_padding_mask.dtype!r}, attn_mask {attn_mask.dtype!r}"
+        )
+
+
+def _check_mask_shape(mask: Any, heads: int, rows: int, columns: int) -> None:
+    wanted = (heads, rows, columns) if mask.ndim == 3 else (rows, columns)
+    if tuple(mask.shape) != wanted:
         raise RuntimeError(
-            f"The shape of the 2D attn_mask is {mask.shape}, but should be {(rows, columns)}."
+            f"{_OP}: The shape of the {mask.ndim}D attn_mask is {tuple(mask.shape)}, but "
+            f"should be {wanted}."
+        )
+
+
+def _check_weights(weights: Sequence[Any], extra: tuple[Any, Any, bool]) -> None:
+    names = ("in_proj",) if len(weights) == 1 else ("q_proj", "k_proj", "v_proj")
+    for name, weight in zip(names, weights, strict=True):
+        if weight is None:
+            is_separate = len(weights) == 3
+            raise AssertionError(
+                f"{_OP}: use_separate_proj_weight is {is_separate} but {name}_weight is None"
+            )
+    bias_k, bias_v, _ = extra
+    if (bias_k is None) is not (bias_v is None):
+        missing, given = ("bias_k", "bias_v") if bias_k is None else ("bias_v", "bias_k")
+        raise AssertionError(f"{_OP}: {given} is set but {missing} is None")
+
+
+def _check_separate(width: int, inputs: Sequence[Any], weights: Sequence[Any]) -> None:
+    for name, x, weight in zip(("query", "key", "value"), inputs, weights, strict=True):
+        wanted = (width, x.shape[-1])
+        if tuple(weight.shape) != wanted:
+            raise AssertionError(
+                f"{_OP}: expecting {name} weights shape of {wanted}, but got "
+                f"{tuple(weight.shape)}"
+            )
+
+
+def _check_width(query: Any, width: int) -> None:
+    if query.shape[-1] != width:
+        raise AssertionError(
+            f"{_OP}: was expecting embedding dimension of {width}, but got {query.shape[-1]}"
+        )
+
+
+def _check_sizes(
+    query: Any, key: Any, value: Any, num_heads: int, width: int, is_separate: bool
+) -> None:
+    _check_width(query, width)
+    if width % num_heads:
+        raise AssertionError(f"{_OP}: embed_dim {width} not divisible by num_heads {num_heads}")
+    if is_separate and key.shape[:2] != value.shape[:2]:
+        raise AssertionError(
+            f"{_OP}: key's sequence and batch dims {tuple(key.shape[:2])} do not match value's "
+            f"{tuple(value.shape[:2])}"
+        )
+    if not is_separate and key.shape != value.shape:
+        raise AssertionError(
+            f"{_OP}: key shape {tuple(key.shape)} does not match value shape "
+            f"{tuple(value.shape)}"
         )
 
 
@@ -261,6 +331,7 @@ def _check_dims(
     attn_mask: Any,
     num_heads: int,
 ) -> None:
+    check_tensors(_OP, query=query, key=key, value=value)
     dims = query.ndim
     if dims not in (2, 3):
         raise AssertionError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
-from rushlight import errors, views
+from rushlight import errors, refusals, views
 from rushlight.config import gradients_off
 from rushlight.ops.elementwise import CAST, WHERE, scaled
 from rushlight.ops.registry import Op, public
@@ -75,10 +75,14 @@ def layer_norm(
     >>> torch.nn.functional.layer_norm(torch.tensor([[1.0, 3.0]]), (2,))
     tensor([[-1.0000,  1.0000]])
     """
-    dims = _checked_shape("layer_norm", input, normalized_shape, weight, bias)
-    _check_floating("layer_norm", input)
-    x = NORMALISED(_wide(input), dim=dims, eps=float(eps))
-    return _affine(x, weight, bias, input.dtype)
+    try:
+        dims = _checked_shape("layer_norm", input, normalized_shape, weight, bias)
+        _check_floating("layer_norm", input)
+        x = NORMALISED(_wide(input), dim=dims, eps=float(eps))
+        return _affine(x, weight, bias, input.dtype)
+    except Exception as error:
+        given = (input, normalized_shape, weight, bias)
+        return refusals.recovered(layer_norm, layer_norm, "layer_norm", given, {}, error)
 
 
 def _inverse_rms(k: Any, x: Any, dims: tuple[int, ...], eps: float) -> Any:
@@ -122,14 +126,18 @@ def rms_norm(
     >>> torch.rms_norm(torch.tensor([[3.0, 4.0]]), (2,))
     tensor([[0.8485, 1.1314]])
     """
-    dims = _checked_shape("rms_norm", input, normalized_shape, weight)
-    if input.dtype.is_complex:
-        return _complex_rms_norm(input, dims, weight, eps)
-    _check_floating("rms_norm", input)
-    x = _wide(input)
-    if eps is None:
-        eps = 2.0 ** -(input.dtype if input.dtype.mantissa else x.dtype).mantissa
-    return _affine(x * INVERSE_RMS(x, dim=dims, eps=float(eps)), weight, None, input.dtype)
+    try:
+        dims = _checked_shape("rms_norm", input, normalized_shape, weight)
+        if input.dtype.is_complex:
+            return _complex_rms_norm(input, dims, weight, eps)
+        _check_floating("rms_norm", input)
+        x = _wide(input)
+        if eps is None:
+            eps = 2.0 ** -(input.dtype if input.dtype.mantissa else x.dtype).mantissa
+        return _affine(x * INVERSE_RMS(x, dim=dims, eps=float(eps)), weight, None, input.dtype)
+    except Exception as error:
+        given = (input, normalized_shape, weight)
+        return refusals.recovered(rms_norm, rms_norm, "rms_norm", given, {}, error)
 
 
 def _complex_rms_norm(x: Any, dims: tuple[int, ...], weight: Any, eps: float | None) -> Any:

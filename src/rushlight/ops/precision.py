@@ -52,10 +52,7 @@ def under_autocast(name: str, function: Function) -> Function:
             try:
                 return function(*args, **kwargs)
             except Exception as error:
-                said = refusals.explained(function, name, args, kwargs, error)
-                if said is not error:
-                    raise said from None
-                raise
+                return refusals.recovered(inner, function, name, args, kwargs, error)
         scopes.autocast = None  # what it is made of computes in what it is given
         try:
             to = lowered if is_low else dt.float32

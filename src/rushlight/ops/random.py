@@ -22,8 +22,8 @@ from rushlight.dtypes import dtype
 from rushlight.ir.host import takes_batches
 from rushlight.layout import check_layout
 from rushlight.ops import batching
+from rushlight.ops.creation import given_by, with_grad
 from rushlight.ops.creation import shape_of as _shape_of
-from rushlight.ops.creation import with_grad
 from rushlight.ops.registry import (
     NOT_DIFFERENTIABLE,
     Op,
@@ -283,6 +283,7 @@ def randint(
     """
     if layout is not None:
         check_layout(layout)
+    given_by("randint", named, "low", "high", "size")
     given = list(bounds_and_size)
     if len(given) + len(named) not in (2, 3):
         raise TypeError(
@@ -324,6 +325,7 @@ def randint_like(
         check_layout(layout)
     if not hasattr(input, "_storage"):
         raise errors.not_a_tensor("randint_like", "input", input)
+    given_by("randint_like", named, "low", "high")
     given = list(bounds)
     high = int(named["high"] if "high" in named else given.pop())
     low = int(named["low"] if "low" in named else given.pop() if given else 0)

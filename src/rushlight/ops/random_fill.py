@@ -7,6 +7,7 @@ from typing import Any  # generators, sizes, numbers
 
 from rushlight import dtypes as dt
 from rushlight import errors
+from rushlight.ops.creation import given_by
 from rushlight.ops.random import (
     EXPONENTIAL,
     LIMITS,
@@ -139,6 +140,7 @@ def random_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> An
     kind = input.dtype
     if kind.is_complex:
         raise errors.wrong_dtype("random_", kind, "no complex dtype")
+    given_by("random_", named, "from", "to")
     given = list(bounds)
     high = named.get("to", given.pop() if given else None)
     low = whole("random_", "from", named.get("from", given.pop() if given else 0))

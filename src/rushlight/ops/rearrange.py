@@ -8,7 +8,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops import batching
-from rushlight.ops.creation import sizes_of
+from rushlight.ops.creation import given_by, sizes_of
 from rushlight.ops.elementwise import check_tensors
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.registry import Linearity, Op, TensorType, documented, public
@@ -25,7 +25,7 @@ def repeat(input: Any, *repeats: Any, **named: Any) -> Any:
     tensor([[1., 2., 1., 2.],
             [1., 2., 1., 2.]])
     """
-    counts = sizes_of((named["repeats"],) if "repeats" in named else repeats)
+    counts = sizes_of((given_by("repeat", named, "repeats"),) if named else repeats)
     extra = len(counts) - input.ndim
     if extra < 0:
         raise RuntimeError(
@@ -50,7 +50,7 @@ def tile(input: Any, *dims: Any, **named: Any) -> Any:
     >>> torch.tensor([[1.0, 2.0]]).tile(2)
     tensor([[1., 2., 1., 2.]])
     """
-    counts = sizes_of((named["dims"],) if "dims" in named else dims)
+    counts = sizes_of((given_by("tile", named, "dims"),) if named else dims)
     return repeat(input, (1,) * (input.ndim - len(counts)) + counts)
 
 
@@ -129,7 +129,7 @@ def flip(input: Any, *dims: Any, **named: Any) -> Any:
     >>> torch.arange(3.0).flip(0)
     tensor([2., 1., 0.])
     """
-    wanted = sizes_of((named["dims"],) if "dims" in named else dims)
+    wanted = sizes_of((given_by("flip", named, "dims"),) if named else dims)
     found = tuple(views.dim_index("flip", d, input.ndim) for d in wanted)
     if len(set(found)) != len(found):
         raise errors.repeated_dim("flip", found[0])

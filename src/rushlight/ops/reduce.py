@@ -7,8 +7,7 @@ keeps what it holds.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any  # operands are tensors
 
 from rushlight import config, errors, views
@@ -27,29 +26,8 @@ from rushlight.ops.registry import (
     TensorType,
     public,
 )
-from rushlight.parameter_names import NUMPY
 
 Dims = tuple[int, ...]
-
-
-_NAMES = NUMPY | {"x": "input"}
-
-
-def numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Accept NumPy's `axis` and `keepdims` for `dim` and `keepdim`, as PyTorch does."""
-
-    @functools.wraps(function)
-    def inner(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            for known, ours in _NAMES.items():
-                if known in kwargs:
-                    if ours in kwargs:
-                        name = function.__name__
-                        raise TypeError(f"{name}() got both {ours!r} and {known!r}")
-                    kwargs[ours] = kwargs.pop(known)
-        return function(*args, **kwargs)
-
-    return inner
 
 
 def restored(g: Any, shape: Sequence[int], dims: Dims, keepdim: bool) -> Any:
@@ -106,7 +84,6 @@ SUM = Op(
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def sum(
     input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
@@ -175,7 +152,6 @@ MEAN = Op(
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def mean(
     input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
@@ -200,7 +176,6 @@ def _nans_out(input: Any) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def nansum(
     input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
@@ -215,7 +190,6 @@ def nansum(
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def nanmean(
     input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
@@ -234,7 +208,6 @@ def nanmean(
 
 
 @public("torch", "Tensor")
-@numpy_names
 def count_nonzero(input: Any, dim: Any = None) -> Any:
     """How many elements differ from zero.
 
@@ -278,7 +251,6 @@ PROD = Op(
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def prod(
     input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
@@ -320,7 +292,6 @@ ALL, ANY = _test_op("all"), _test_op("any")
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def all(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """Whether every element (along `dim`) is true.
 
@@ -331,7 +302,6 @@ def all(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def any(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """Whether some element (along `dim`) is true.
 
@@ -377,7 +347,6 @@ LOGSUMEXP = Op(
 
 
 @public("torch", "Tensor", "special", out=True)
-@numpy_names
 def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
     """log(sum(exp(x))) over `dim` without overflow.
 

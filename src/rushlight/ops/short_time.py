@@ -6,6 +6,7 @@ import math
 from typing import Any  # operands are tensors
 
 from rushlight import errors
+from rushlight.advice import warn_caller
 from rushlight.ops import batching
 from rushlight.ops.complex_parts import view_as_real
 from rushlight.ops.creation import FULL
@@ -24,6 +25,7 @@ _NEARLY_ZERO = 1e-11
 def _window(op: str, window: Any, n_fft: int, win_length: int, kind: Any) -> Any:
     """The window with zeros around it up to `n_fft` points; None if there is nothing to do."""
     if window is None:
+        warn_caller(f"{op}: without a window there is spectral leakage; pass hann_window(...)")
         if win_length == n_fft:
             return None
         window = FULL(shape=(win_length,), value=1, dtype=kind)

@@ -7,10 +7,11 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import errors, views
+from rushlight.advice import warn_caller
 from rushlight.dtypes import dtype
 from rushlight.ops import batching
 from rushlight.ops.creation import FULL
-from rushlight.ops.elementwise import CAST, scaled
+from rushlight.ops.elementwise import CAST, scaled, the_tensor
 from rushlight.ops.registry import Op, TensorType, public
 
 
@@ -118,37 +119,56 @@ LOG_SOFTMAX_GRAD = Op(  # g - exp(out) * sum(g)
 
 
 def _run(op: Op, input: Any, dim: int, kind: dtype | None) -> Any:
-    if kind is not None and kind is not input.dtype:
-        input = CAST(input, dtype=kind)
-    return op(input, dim=views.dim_index(op.name, dim, input.ndim))
+    try:
+        if kind is not None and kind is not input.dtype:
+            input = CAST(input, dtype=kind)
+        return op(input, dim=views.dim_index(op.name, dim, input.ndim))
+    except (AttributeError, TypeError):
+        the_tensor(op.name, input)
+        raise
+
+
+def _needed(op: Op, axis: int | None) -> int:
+    """The dimension of a call without `dim`."""
+    if axis is None:
+        raise TypeError(f"{op.name}() missing 1 required positional argument: 'dim'")
+    return axis
 
 
 @public("torch", "Tensor", "special", out=True)
-def softmax(input: Any, dim: int, dtype: dtype | None = None) -> Any:
-    """exp(x) / sum(exp(x)) along `dim`.
+def softmax(
+    input: Any, dim: int | None = None, dtype: dtype | None = None, axis: int | None = None
+) -> Any:
+    """exp(x) / sum(exp(x)) along `dim` (NumPy's `axis`).
 
     >>> import rushlight as torch
     >>> torch.zeros(2).softmax(0)
     tensor([0.5000, 0.5000])
     """
-    return _run(SOFTMAX, input, dim, dtype)
+    return _run(SOFTMAX, input, _needed(SOFTMAX, axis) if dim is None else dim, dtype)
 
 
 @public("torch", "Tensor", "special", out=True)
-def log_softmax(input: Any, dim: int, dtype: dtype | None = None) -> Any:
-    """x - log(sum(exp(x))) along `dim`.
+def log_softmax(
+    input: Any, dim: int | None = None, dtype: dtype | None = None, axis: int | None = None
+) -> Any:
+    """x - log(sum(exp(x))) along `dim` (NumPy's `axis`).
 
     >>> torch.log_softmax(torch.tensor([0.0, 0.0]), 0)
     tensor([-0.6931, -0.6931])
     """
+    dim = _needed(LOG_SOFTMAX, axis) if dim is None else dim
     return _run(LOG_SOFTMAX, input, dim, dtype)
 
 
-def _implied_dim(input: Any, dim: int | None) -> int:
+def _implied_dim(op: str, input: Any) -> int:
     """PyTorch's old default: 0 for 0, 1 and 3 dimensions, otherwise 1."""
-    if dim is not None:
-        return dim
-    return 0 if input.ndim in (0, 1, 3) else 1
+    ndim = the_tensor(op, input).ndim
+    warn_caller(
+        f"Implicit dimension choice for {op} has been deprecated. Change the call to include "
+        f"dim=X as an argument."
+    )
+    return 0 if ndim in (0, 1, 3) else 1
 
 
 @public("F", name="softmax")
@@ -156,7 +176,7 @@ def softmax_function(
     input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Any:
     """exp(x) / sum(exp(x)) along `dim`."""
-    return _run(SOFTMAX, input, _implied_dim(input, dim), dtype)
+    return _run(SOFTMAX, input, _implied_dim("softmax", input) if dim is None else dim, dtype)
 
 
 @public("F", name="log_softmax")
@@ -164,7 +184,9 @@ def log_softmax_function(
     input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Any:
     """x - log(sum(exp(x))) along `dim`."""
-    return _run(LOG_SOFTMAX, input, _implied_dim(input, dim), dtype)
+    return _run(
+        LOG_SOFTMAX, input, _implied_dim("log_softmax", input) if dim is None else dim, dtype
+    )
 
 
 @public("F")
@@ -176,7 +198,7 @@ def softmin(
     >>> torch.nn.functional.softmin(torch.tensor([0.0, 1.0]), dim=0)
     tensor([0.7311, 0.2689])
     """
-    return _run(SOFTMAX, -input, _implied_dim(input, dim), dtype)
+    return _run(SOFTMAX, -input, _implied_dim("softmin", input) if dim is None else dim, dtype)
 
 
 @public("F")
@@ -189,6 +211,8 @@ def gumbel_softmax(
     >>> torch.nn.functional.gumbel_softmax(torch.zeros(1, 3), hard=True).sum(-1)
     tensor([1.])
     """
+    if eps != 1e-10:
+        warn_caller("gumbel_softmax: eps is deprecated and has no effect")
     noise = FULL(shape=tuple(logits.shape), value=0, dtype=logits.dtype)
     noise = -batching.spread_like(noise, logits).exponential_().log()
     soft = ((logits + noise) / tau).softmax(dim)

@@ -168,6 +168,8 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     indices=tensor([0, 2]))
     """
     _check_sortable("topk", input)
+    if input.dtype is dt.bool_:
+        raise errors.wrong_dtype("topk", input.dtype, "numbers")
     at = views.dim_index("topk", dim, input.ndim)
     count = k.__index__()
     size = input._shape[at] if input.ndim else 1
@@ -195,6 +197,8 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     values=tensor(2.),
     indices=tensor(2))
     """
+    if input.dtype is dt.bool_:
+        raise errors.not_implemented_for("kthvalue", input.dtype, "numbers")
     at = views.dim_index("kthvalue", dim, input.ndim)
     size = input._shape[at] if input.ndim else 1
     if not 1 <= k <= size:

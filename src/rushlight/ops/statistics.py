@@ -7,6 +7,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import views
+from rushlight.advice import warn_caller
 from rushlight.dtypes import dtype
 from rushlight.ops.elementwise import CAST, WHERE, scaled, zeros_of
 from rushlight.ops.reduce import (
@@ -14,7 +15,6 @@ from rushlight.ops.reduce import (
     centred,
     count_of,
     kept,
-    numpy_names,
     reduced_type,
 )
 from rushlight.ops.registry import Op, public
@@ -152,8 +152,6 @@ def _check_freedom(name: str, input: Any, dims: Dims, correction: float) -> None
     shape = input._shape
     if 0 not in shape and count_of(shape, dims) > correction:
         return
-    from rushlight.trace.origin import warn_caller  # the trace comes after ops
-
     warn_caller(
         f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
         f"reduction factor (input numel divided by output numel)."
@@ -161,7 +159,6 @@ def _check_freedom(name: str, input: Any, dims: Dims, correction: float) -> None
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def var(
     input: Any,
     *args: Any,
@@ -180,7 +177,6 @@ def var(
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def std(
     input: Any,
     *args: Any,
@@ -199,7 +195,6 @@ def std(
 
 
 @public("torch", out=True)
-@numpy_names
 def var_mean(
     input: Any,
     *args: Any,
@@ -220,7 +215,6 @@ def var_mean(
 
 
 @public("torch", out=True)
-@numpy_names
 def std_mean(
     input: Any,
     *args: Any,
@@ -348,7 +342,6 @@ def _norm(op: str, x: Any, ord: Any, dim: Any, keepdim: bool, kind: dtype | None
 
 
 @public("linalg", out=True)
-@numpy_names
 def vector_norm(
     input: Any,
     ord: Any = 2,
@@ -366,7 +359,6 @@ def vector_norm(
 
 
 @public("torch", "Tensor", out=True)
-@numpy_names
 def norm(
     input: Any,
     p: Any = "fro",

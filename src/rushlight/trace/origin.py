@@ -1,12 +1,11 @@
-"""Where a recorded step came from: the user's line and the module path. Only read on a miss,
-and by warnings.
+"""Where a recorded step came from: the user's line and the module path. Only read on a
+miss.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import warnings
 from typing import Any  # frames hold anything
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -30,15 +29,6 @@ def of_caller() -> tuple[str, str]:
         frame = frame.f_back  # type: ignore[assignment]
         depth += 1
     return where, _module_path(modules)
-
-
-def warn_caller(text: str) -> None:
-    """A UserWarning at the innermost line outside this package."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOME):
-        frame = frame.f_back
-        level += 1
-    warnings.warn(text, UserWarning, stacklevel=level)
 
 
 def _module_path(innermost_first: list[Any]) -> str:

@@ -8,7 +8,8 @@ from rushlight.utils.swapping import swap_tensors
 __all__ = ["checkpoint", "data", "dlpack", "hooks", "swap_tensors"]
 
 _LATER = (
-    "_pytree", "benchmark", "cpp_extension", "flop_counter", "model_zoo", "tensorboard",
+    "_python_dispatch", "_pytree", "benchmark", "cpp_extension", "flop_counter", "model_zoo",
+    "tensorboard",
 )  # fmt: skip
 
 
