@@ -13,7 +13,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors
-from rushlight.arrays import from_numpy, tensor
+from rushlight.arrays import from_file, from_numpy, tensor
 from rushlight.devices import check_usable, device
 from rushlight.dtypes import dtype, float32, uint8
 from rushlight.ops.convert import TYPE_NAMES
@@ -162,6 +162,20 @@ class UntypedStorage(_Storage):
         if byte_order not in ("native", sys.byteorder):
             array = array.byteswap()
         return UntypedStorage._of(from_numpy(array.view(np.uint8)))
+
+    @staticmethod
+    def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """The bytes of a mapped file: see `rushlight.from_file`.
+
+        >>> import os, tempfile
+        >>> import rushlight as torch
+        >>> path = os.path.join(tempfile.mkdtemp(), "bytes")
+        >>> with open(path, "wb") as file:
+        ...     written = file.write(bytes([1, 2, 3]))
+        >>> torch.UntypedStorage.from_file(path, nbytes=3).tolist()
+        [1, 2, 3]
+        """
+        return UntypedStorage._of(from_file(filename, shared, nbytes, dtype=uint8))
 
     def _elements(self) -> Tensor:
         return self._as_tensor(uint8)

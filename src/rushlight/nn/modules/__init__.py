@@ -7,6 +7,7 @@ holds those classes, so that `import torch.nn.modules.batchnorm` works as well.
 from __future__ import annotations
 
 from rushlight import nn as _nn
+from rushlight.nn.module_state import EXTRA_STATE as _EXTRA_STATE
 from rushlight.nn.module_state import IncompatibleKeys as _IncompatibleKeys
 from rushlight.nn.modules import utils
 from rushlight.places import add_places as _add_places
@@ -39,4 +40,5 @@ _PLACES = {
 
 _add_places(__name__, _PLACES, source="rushlight.nn")
 globals()["module"]._IncompatibleKeys = _IncompatibleKeys
+globals()["module"]._EXTRA_STATE_KEY_SUFFIX = _EXTRA_STATE
 globals().update({name: getattr(_nn, name) for name in _nn.__all__ if name[0].isupper()})
