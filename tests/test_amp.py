@@ -263,6 +263,7 @@ def test_half_gradients_are_refused():
         scaler.unscale_(rushlight.optim.SGD([weight], lr=0.1))
 
 
+@pytest.mark.filterwarnings("ignore:torch.*amp.*is deprecated:FutureWarning")
 def test_older_names_work():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
