@@ -340,3 +340,28 @@ def test_dump_writes_each_module(
     kernels.address(cube_kernel(1))
     (path,) = (tmp_path / "texts").iterdir()
     assert "define internal <16 x float> @halve" in path.read_text()
+
+
+def test_an_index_is_read_on_from_where_it_ended(tmp_path):
+    reader, writer = ObjectCache(tmp_path), ObjectCache(tmp_path)
+    keys = [f"{i:032x}" for i in range(3)]
+    for key in keys:
+        writer.keep(Bundle({key: f"kernel_{key}"}, b"code"))
+        assert [list(b.symbols) for b in reader.find([key])] == [[key]]
+    (tmp_path / "index").unlink()
+    assert reader.find(keys) == []
+    writer.keep(Bundle({keys[0]: "again"}, b"code"))
+    assert [b.symbols for b in reader.find(keys)] == [{keys[0]: "again"}]
+
+
+def test_a_folder_is_not_looked_through_after_every_write(tmp_path, monkeypatch):
+    cache, scans = ObjectCache(tmp_path, bound=64_000), []
+    scan = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: scans.append(folder) or scan(folder))
+    for i in range(40):
+        cache.keep(Bundle({f"{i:032x}": "kernel"}, bytes(100)))
+    assert 1 < len(scans) < 15
+    for i in range(40, 60):
+        cache.keep(Bundle({f"{i:032x}": "kernel"}, bytes(8000)))
+    held = sum(p.stat().st_size for p in tmp_path.glob("*.bundle"))
+    assert held <= 64_000

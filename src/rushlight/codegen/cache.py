@@ -25,6 +25,9 @@ _INDEX = "index"
 _SUFFIX = ".bundle"
 _ABANDONED_SECONDS = 3600.0
 DEFAULT_BOUND = 512 << 20
+_SCANS = (
+    64  # how often a folder is looked through while as many bytes as it may hold are written
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,8 @@ class ObjectCache:
         self.bound = bound
         self._folder = folder
         self._index: dict[str, str] = {}
-        self._index_stamp: tuple[int, int, int] | None = None
+        self._index_stamp: tuple[int, int, int] | None = None  # inode, size, time of change
+        self._unseen = bound  # bytes written since the folder was looked through
         self._warned = False
 
     @property
@@ -79,9 +83,13 @@ class ObjectCache:
         name = _digest("\n".join(sorted(bundle.symbols)).encode())
         try:
             self._make_folder()
-            self._write(name + _SUFFIX, _pack(bundle))
+            packed = _pack(bundle)
+            self._write(name + _SUFFIX, packed)
             self._append(f"{key} {name}\n" for key in bundle.symbols)
-            self._evict(spare=name + _SUFFIX)
+            self._unseen += len(packed)
+            if self._unseen * _SCANS >= self.bound:
+                self._evict(spare=name + _SUFFIX)
+                self._unseen = 0
         except OSError as error:
             self._warn("write", error)
 
@@ -111,7 +119,14 @@ class ObjectCache:
         if stamp == self._index_stamp:
             return
         self._check_trusted()
-        self._index = _parse_index(path.read_text("ascii", "replace"))
+        before = self._index_stamp
+        has_grown = before is not None and before[0] == stamp[0] and before[1] <= stamp[1]
+        with open(path, "rb") as stream:
+            if before is not None and has_grown:  # lines are only ever added, in one write each
+                stream.seek(before[1])
+            else:
+                self._index = {}
+            self._index.update(_parse_index(stream.read().decode("ascii", "replace")))
         self._index_stamp = stamp
 
     def _check_trusted(self) -> None:
