@@ -105,6 +105,7 @@ ROOMS = [
     "testing",
     "version",
     "profiler",
+    "as_torch",
     "torch_version",
     "mps",
     "xpu",
