@@ -169,6 +169,7 @@ PROGRAMS: list[Callable[[], Any]] = [
     lambda: F.unfold(x(1, 2, 4, 4), 2) + F.unfold(x(1, 2, 4, 4), 2),
     lambda: F.fold(x(1, 8, 9), (4, 4), 2),
     lambda: F.avg_pool2d(x(1, 2, 4, 4), 2) + F.max_pool2d(x(1, 2, 4, 4), 2),
+    lambda: F.fractional_max_pool2d(x(1, 2, 5, 5), 2, output_size=3),
     lambda: F.adaptive_max_pool2d(x(1, 2, 5, 5), 2) + F.adaptive_avg_pool2d(x(1, 2, 5, 5), 2),
     lambda: F.max_unpool2d(*F.max_pool2d(x(1, 2, 4, 4), 2, return_indices=True), 2),
     lambda: F.interpolate(x(1, 2, 3, 3), scale_factor=2, mode="bilinear"),

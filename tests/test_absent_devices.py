@@ -68,6 +68,7 @@ def test_contexts_without_a_device_change_nothing():
         pass
 
 
+@pytest.mark.filterwarnings("ignore:torch.cuda.amp:FutureWarning")
 def test_amp_switches_itself_off():
     class Optimizer:
         def step(self, closure=None):

@@ -201,7 +201,9 @@ def test_mixtures_check_each_component():
     for lib in LIBRARIES:
         d = lib.distributions
         bounds = lib.tensor([0.0, 1.0]), lib.tensor([2.0, 3.0])
-        mixture = d.MixtureSameFamily(d.Categorical(lib.ones(2)), d.Uniform(*bounds))
+        mixture = d.MixtureSameFamily(
+            d.Categorical(lib.ones(2)), d.Uniform(*bounds), validate_args=True
+        )
         assert repr(mixture.support).startswith("MixtureSameFamilyConstraint(Interval")
         assert mixture.log_prob(lib.tensor(1.5)).isfinite()
         with pytest.raises(ValueError, match="support"):

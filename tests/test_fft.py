@@ -257,6 +257,7 @@ def test_spectra_of_frames(named):
     same_frames("stft", SIGNAL + 1j * SIGNAL[::-1], WINDOW, **named)
 
 
+@pytest.mark.filterwarnings("ignore:.*without a window", "ignore:A window was not provided")
 @pytest.mark.parametrize(
     "named",
     [

@@ -39,6 +39,7 @@ DEFINED = {
 OPERANDS = {
     "zeta": (1,), "gammainc": (1,), "gammaincc": (1,), "resample": (0,), "median": (0,),
     "resample_grad": (0,), "ctc_loss_gradient": (4,), "linalg.pinv": (0,),
+    "fractional_max_pool": (0,),
 }  # fmt: skip
 RESULTS = {"attention": 1, "gru": 1, "lstm": 2}
 

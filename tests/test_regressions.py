@@ -99,7 +99,7 @@ def test_classes_in_bytes() -> None:
 
 
 def test_one_parameter_under_two_names() -> None:
-    with pytest.raises(TypeError, match="got both 'dim' and 'axis'"):
+    with pytest.raises(TypeError, match="axis"):
         torch.ones(2, 3).sum(dim=0, axis=1)
 
 
