@@ -264,3 +264,14 @@ def test_a_compiled_call_is_profiled():
     with profile() as prof:
         compiled()
     assert any(event.is_kernel for event in prof.events())
+
+
+def test_names_that_ask_what_there_is():
+    torch = pytest.importorskip("torch")
+    from rushlight import profiler
+
+    assert set(torch.profiler.__all__) <= set(profiler.__all__)
+    assert profiler.kineto_available()
+    assert profiler.DeviceType.CPU.value == 0
+    with pytest.raises(NotImplementedError, match="no traces for replay"):
+        profiler.ExecutionTraceObserver().register_callback("trace.json")

@@ -6,8 +6,11 @@ what is computed.
 """
 
 from rushlight.profiler.activity import (
+    DeviceType,
+    ExecutionTraceObserver,
     ProfilerAction,
     ProfilerActivity,
+    kineto_available,
     schedule,
     supported_activities,
 )
@@ -15,8 +18,11 @@ from rushlight.profiler.profile import profile, tensorboard_trace_handler
 from rushlight.profiler.recording import record_function
 
 __all__ = [
+    "DeviceType",
+    "ExecutionTraceObserver",
     "ProfilerAction",
     "ProfilerActivity",
+    "kineto_available",
     "profile",
     "record_function",
     "schedule",

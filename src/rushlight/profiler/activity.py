@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import NoReturn
 
 
 class ProfilerActivity(Enum):
@@ -15,6 +16,15 @@ class ProfilerActivity(Enum):
     HPU = 3
     MTIA = 4
     PrivateUse1 = 5
+
+
+DeviceType = Enum(
+    "DeviceType",
+    "CPU CUDA MKLDNN OPENGL OPENCL IDEEP HIP FPGA MAIA XLA Vulkan Metal XPU MPS Meta HPU VE "
+    "Lazy IPU MTIA PrivateUse1",
+    start=0,
+)
+"""Where an event ran: always the CPU."""
 
 
 class ProfilerAction(Enum):
@@ -35,6 +45,21 @@ def supported_activities() -> set[ProfilerActivity]:
     {<ProfilerActivity.CPU: 0>}
     """
     return {ProfilerActivity.CPU}
+
+
+def kineto_available() -> bool:
+    """Whether a profile records events: it does."""
+    return True
+
+
+class ExecutionTraceObserver:
+    """PyTorch's trace of operators for replaying them: there is none here."""
+
+    def register_callback(self, output_file_path: str) -> NoReturn:
+        """Raises NotImplementedError: `export_chrome_trace` writes what ran."""
+        raise NotImplementedError(
+            "ExecutionTraceObserver: there are no traces for replay; see export_chrome_trace"
+        )
 
 
 def schedule(

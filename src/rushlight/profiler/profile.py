@@ -190,9 +190,13 @@ class profile:
 
 
 def tensorboard_trace_handler(
-    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+    dir_name: str,
+    worker_name: str | None = None,
+    use_gzip: bool = False,
+    use_python_export: bool = False,
 ) -> Callable[[profile], None]:
-    """For `on_trace_ready`: writes a trace file into a folder, one for each cycle.
+    """For `on_trace_ready`: writes a trace file into a folder, one for each cycle (in Python in
+    any case).
 
     >>> import os, tempfile
     >>> import rushlight as torch
