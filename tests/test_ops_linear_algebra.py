@@ -212,3 +212,9 @@ def test_products_with_names():
     check("linalg.tensorsolve", normal(2, 3, 6), normal(2, 3, seed=1), second=False)
     check_error(RuntimeError, "linalg.cross", normal(4, 2), normal(4, 2))
     check_error(RuntimeError, "linalg.matrix_power", TALL, 2)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 1), (2, 0, 3), (2, 3, 0)])
+def test_pseudoinverses_of_nothing_look_at_no_tolerance(shape):
+    found = rushlight.linalg.pinv(rushlight.empty(shape), rushlight.zeros(0, 50, 1))
+    assert found.shape == (shape[0], shape[2], shape[1])

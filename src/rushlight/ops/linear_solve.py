@@ -444,6 +444,8 @@ def pinv(
     check_matrix("linalg.pinv", A)
     a = symmetric(A) if hermitian else A
     rtol = rcond if rtol is None else rtol
+    if not A.numel():  # nothing is compared with a tolerance, of whatever shape
+        atol = rtol = None
     cut = cut_of(SVDVALS(a.detach()), a.shape, atol, rtol)
     return PINV(a.expand(*cut.shape, *a.shape[-2:]), cut.detach())
 
