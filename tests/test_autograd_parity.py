@@ -516,3 +516,19 @@ def test_a_running_sum_of_losses_keeps_no_graph():
     assert [node() for node in nodes] == [None] * 3
     with pytest.raises(RuntimeError, match="second time"):
         total.backward()
+
+
+def test_the_gradient_of_a_mean_may_be_written_to():
+    for lib in (rushlight, pytest.importorskip("torch")):
+        x = lib.ones(2, 4, requires_grad=True)
+        for result, value in ((lambda x: x.mean(), 0.125), (lambda x: x.mean(1).sum(), 0.25)):
+            (gradient,) = lib.autograd.grad(result(x), x)
+            assert gradient.mul_(-1).tolist() == [[-value] * 4] * 2
+        assert lib.func.grad(lambda x: x.mean())(lib.ones(2)).neg_().tolist() == [-0.5, -0.5]
+
+
+def test_a_hessian_may_be_written_to():
+    for lib in (rushlight, pytest.importorskip("torch")):
+        x = lib.tensor([1.0, 2.0], requires_grad=True)
+        found = lib.func.hessian(lambda x: (x**3).sum())(x)
+        assert found.mul_(2).tolist() == [[12.0, 0.0], [0.0, 24.0]]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any  # functions of anything
 
 from rushlight import tree
@@ -63,8 +64,14 @@ def jacrev(
 
 def _rows(outs: Sequence[Any], x: Any, found: Any) -> list[Any]:
     """The Jacobians of each output by x, from all rows of them."""
-    parts = found.split([o.numel() for o in outs])
+    parts = _narrowed(found, 0, [o.numel() for o in outs])
     return [p.reshape((*o._shape, *x._shape)) for o, p in zip(outs, parts, strict=True)]
+
+
+def _narrowed(x: Any, dim: int, sizes: Sequence[int]) -> list[Any]:
+    """What `split` gives, as views that may be written to."""
+    ends = list(accumulate(sizes))
+    return [x.narrow(dim, end - size, size) for end, size in zip(ends, sizes, strict=True)]
 
 
 def identity(tensors: Sequence[Any]) -> list[Any]:
@@ -119,7 +126,7 @@ def jacfwd(
 def _columns(found: Any, given: Sequence[Any]) -> list[Any]:
     """The Jacobians of an output by each input, from all columns of them."""
     shape = found._shape[1:]
-    parts = found.movedim(0, -1).split([x.numel() for x in given], -1)
+    parts = _narrowed(found.movedim(0, -1), -1, [x.numel() for x in given])
     return [p.reshape((*shape, *x._shape)) for p, x in zip(parts, given, strict=True)]
 
 

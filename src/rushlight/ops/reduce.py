@@ -146,7 +146,7 @@ MEAN = Op(
     ),
     vjp=lambda g, out, x, dim, keepdim, dtype: restored(
         g / count_of(x.shape, dim), x.shape, dim, keepdim
-    ),
+    ).contiguous(),  # as PyTorch's: a program may write to the gradient that it asked for
     jvp=Linearity.TOGETHER,
 )
 
