@@ -37,6 +37,10 @@ def test_modules_are_the_very_same():
         assert rushlight.nn.__spec__.name == "rushlight.nn"
         import pickle
         assert pickle.loads(pickle.dumps(nn.Linear(2, 3))).weight.shape == (3, 2)
+        import importlib.util, torch.nn.modules.linear
+        assert importlib.util.find_spec("torch.nosuch") is None
+        assert importlib.util.find_spec("torch.nn.modules.linear") is not None
+        assert importlib.util.find_spec("torch.optim") is not None
         try:
             import torch.no_such_thing
         except ModuleNotFoundError as error:
@@ -60,6 +64,18 @@ def test_a_library_that_imports_torch_gets_it(tmp_path):
     """)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[2.0, 2.0]\n"
+
+
+def test_its_version_is_known_and_compares_with_any_text():
+    done = run("""
+        install()
+        from importlib import metadata
+        import torch
+        assert metadata.version("torch") == str(torch.__version__).partition("+")[0]
+        assert torch.__version__ != "N/A" and torch.__version__ < "nightly"
+        assert "unknown" != torch.__version__ > "2.0" and torch.__version__ > (2, 0)
+    """)
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_has_to_come_before_pytorch():

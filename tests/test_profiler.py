@@ -275,3 +275,20 @@ def test_names_that_ask_what_there_is():
     assert profiler.DeviceType.CPU.value == 0
     with pytest.raises(NotImplementedError, match="no traces for replay"):
         profiler.ExecutionTraceObserver().register_callback("trace.json")
+
+
+def test_what_fails_at_the_end_of_a_profile_leaves_no_profile_open():
+    x = rl.ones(3)
+    kept = []
+    with pytest.raises(IndexError), profile():
+        kept.append(x[rl.tensor([100]) + rl.tensor(0)])
+    del kept
+    with (
+        pytest.raises(RuntimeError, match="expected a name"),
+        profile(),
+        record_function(["l"]),
+    ):
+        pass
+    with profile() as prof:
+        assert (x + 1).sum().item() == 6
+    assert "add + sum" in averages(prof)

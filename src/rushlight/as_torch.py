@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.abc
+import importlib.util
 import sys
+from collections.abc import Iterable
+from importlib import metadata
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,46 +24,72 @@ _NAME = "torch"
 _MARKS = ("__spec__", "__loader__", "__package__", "__path__", "__name__", "__file__")
 
 
+class _Distribution(metadata.Distribution):
+    """Metadata of torch: its name, and the version whose API this package has."""
+
+    def read_text(self, filename: str) -> str | None:
+        if filename != "METADATA":
+            return None
+        version = str(rushlight.__version__).partition("+")[0]
+        return f"Metadata-Version: 2.1\nName: {_NAME}\nVersion: {version}\n"
+
+    def locate_file(self, path: Any) -> Path:
+        return Path(rushlight.__path__[0]).parent / path
+
+
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `torch.x.y` as `rushlight.x.y`, or as the module that this name leads to."""
+    """Finds `torch.x.y` as the module `rushlight.x.y`, or as the attribute."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != _NAME and not name.startswith(f"{_NAME}."):
             return None
-        return ModuleSpec(name, self, is_package=True)
+        if _is_file(name) or isinstance(_attribute(name), ModuleType):
+            return ModuleSpec(name, self, is_package=True)
+        return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        ours = rushlight.__name__ + spec.name[len(_NAME) :]
-        try:
-            module = importlib.import_module(ours)
-        except ModuleNotFoundError as error:
-            if error.name != ours and not ours.startswith(f"{error.name}."):
-                raise
-            module = self._reached(spec.name, ours)
+        is_file = _is_file(spec.name)
+        module = importlib.import_module(_ours(spec.name)) if is_file else _attribute(spec.name)
         # Python is about to write the marks of this import over the module's own.
-        spec.loader_state = {mark: vars(module).get(mark) for mark in _MARKS}
+        spec.loader_state = {m: vars(module)[m] for m in _MARKS if m in vars(module)}
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         spec = module.__spec__
         assert spec is not None
-        for mark, value in spec.loader_state.items():
-            if value is None:
-                vars(module).pop(mark, None)
+        own = spec.loader_state
+        for mark in _MARKS:
+            if mark in own:
+                setattr(module, mark, own[mark])
             else:
-                setattr(module, mark, value)
+                vars(module).pop(mark, None)
 
-    @staticmethod
-    def _reached(name: str, ours: str) -> ModuleType:
-        """A module that is an attribute and no file: `torch.utils.data.dataset`, say."""
-        found: Any = rushlight
-        for part in name.split(".")[1:]:
-            found = getattr(found, part, None)
-        if not isinstance(found, ModuleType):
-            raise ModuleNotFoundError(
-                f"No module named {name!r}: there is no {ours}", name=name
-            )
-        return found
+    def find_distributions(self, context: Any = None) -> Iterable[metadata.Distribution]:
+        """What `importlib.metadata` says of torch: libraries ask for its version before they
+        import it.
+        """
+        if context is not None and context.name == _NAME:
+            yield _Distribution()
+
+
+def _ours(name: str) -> str:
+    return rushlight.__name__ + name[len(_NAME) :]
+
+
+def _is_file(name: str) -> bool:
+    """Whether there is a module of its own: to find out imports those around it."""
+    try:
+        return importlib.util.find_spec(_ours(name)) is not None
+    except (ModuleNotFoundError, ValueError):  # there is none, or one that was made in memory
+        return _ours(name) in sys.modules
+
+
+def _attribute(name: str) -> Any:
+    """What the name leads to from attribute to attribute."""
+    found: Any = rushlight
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+    return found
 
 
 def install() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
@@ -16,6 +17,7 @@ def add_places(package: str, places: Mapping[str, Iterable[str]], source: str = 
     owner = sys.modules[package]
     for place, files in places.items():
         room = ModuleType(f"{package}.{place}", "PyTorch's place for what is here too.")
+        room.__spec__ = ModuleSpec(room.__name__, None)
         for file in files:
             defined = sys.modules[f"{source or package}.{file}"]
             for name, value in vars(defined).items():

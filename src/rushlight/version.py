@@ -35,20 +35,25 @@ class TorchVersion(str):
     __slots__ = ()
 
     def __lt__(self, other: Any) -> bool:  # Any: a version, a string or a tuple
-        return _key(self) < _key(other)
+        mine, theirs = _comparable(self, other)
+        return mine < theirs
 
     def __le__(self, other: Any) -> bool:
-        return _key(self) <= _key(other)
+        mine, theirs = _comparable(self, other)
+        return mine <= theirs
 
     def __gt__(self, other: Any) -> bool:
-        return _key(self) > _key(other)
+        mine, theirs = _comparable(self, other)
+        return mine > theirs
 
     def __ge__(self, other: Any) -> bool:
-        return _key(self) >= _key(other)
+        mine, theirs = _comparable(self, other)
+        return mine >= theirs
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str | tuple):
-            return _key(self) == _key(other)
+            mine, theirs = _comparable(self, other)
+            return bool(mine == theirs)
         return NotImplemented
 
     def __ne__(self, other: object) -> bool:
@@ -56,6 +61,14 @@ class TorchVersion(str):
 
     def __hash__(self) -> int:
         return str.__hash__(self)
+
+
+def _comparable(version: str, other: Any) -> tuple[Any, Any]:
+    """Both as keys of versions; as texts where the other is none ("N/A")."""
+    try:
+        return _key(version), _key(other)
+    except ValueError:
+        return str(version), str(other)
 
 
 def _key(version: Any) -> tuple[Any, ...]:

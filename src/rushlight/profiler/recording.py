@@ -56,10 +56,12 @@ class Recording:
         global current
         if current is not self:
             return
-        local.trace.flush()
-        hooks.execute = self._execute  # type: ignore[assignment]  # it was kept by start
-        compiled.run_watched = None
-        current = None
+        try:
+            local.trace.flush()
+        finally:  # what is pending may fail; the next profile is to work
+            hooks.execute = self._execute  # type: ignore[assignment]  # it was kept by start
+            compiled.run_watched = None
+            current = None
 
     def note(self, name: str, begin: int, end: int, **fields: Any) -> None:
         """Add an event, from times in nanoseconds."""
@@ -169,6 +171,9 @@ class record_function:
         self._open: list[tuple[Recording, int]] = []
 
     def __enter__(self) -> record_function:
+        if not isinstance(self.name, str):
+            kind = type(self.name).__name__
+            raise RuntimeError(f"record_function: expected a name that is a str, got {kind}")
         if current is not None:
             with recording:
                 local.trace.open_range(self.name)
