@@ -106,3 +106,16 @@ def test_one_parameter_under_two_names() -> None:
 def test_a_tensor_on_memory_that_is_not_writable_warns() -> None:
     with pytest.warns(UserWarning, match="not writable"):
         torch.from_numpy(np.frombuffer(bytes(64), np.float32))
+
+
+def test_whole_numbers_may_be_tensors_of_one_element() -> None:
+    x, two = torch.arange(6), torch.tensor(2)
+    assert torch.nn.functional.one_hot(torch.arange(2), two + 1).tolist() == [
+        [1, 0, 0],
+        [0, 1, 0],
+    ]
+    for shifts in (two, (two,), [torch.tensor([2])], torch.tensor([2])):
+        assert x.roll(shifts).tolist() == [4, 5, 0, 1, 2, 3]
+    assert torch.ones(2, 3).sum((torch.tensor(0),)).tolist() == [2, 2, 2]
+    assert [len(p) for p in x.split(two)] == [2, 2, 2]
+    assert [len(p) for p in x.chunk(two)] == [3, 3]

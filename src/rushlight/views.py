@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import index
 from typing import NamedTuple
 
 from rushlight import errors
@@ -189,7 +190,7 @@ def dim_indices(op: str, dims: int | Sequence[int] | None, ndim: int) -> Shape:
         return tuple(range(ndim))
     if isinstance(dims, int):
         return (dim_index(op, dims, ndim),) if ndim else ()
-    found = [dim_index(op, d, ndim) for d in dims]
+    found = [dim_index(op, index(d), ndim) for d in dims]
     for d in found:
         if found.count(d) > 1:
             raise errors.repeated_dim(op, d)

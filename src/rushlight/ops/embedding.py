@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
@@ -394,6 +395,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
             f"one_hot is only applicable to index tensor of type LongTensor, got "
             f"{tensor.dtype!r}"
         )
+    num_classes = operator.index(num_classes)
     if tensor.numel() == 0 and num_classes <= 0:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
     if num_classes == -1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any  # operands are tensors
 
@@ -202,6 +203,12 @@ ROLL = Op(
 )
 
 
+def _whole_numbers(given: Any) -> tuple[int, ...]:
+    """One or several, also as tensors of one element."""
+    several = given if isinstance(given, tuple | list) else (given,)
+    return tuple(operator.index(x) for x in several)
+
+
 @public("torch", "Tensor")
 def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
     """Elements moved round along dimensions (round the flattened tensor by default).
@@ -209,14 +216,14 @@ def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
     >>> torch.arange(4.0).roll(1)
     tensor([3., 0., 1., 2.])
     """
-    moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    moves = _whole_numbers(shifts)
     if dims is None or (not isinstance(dims, int) and len(dims) == 0):
         if len(moves) != 1:
             raise RuntimeError(
                 f"shifts and dimensions must align. shifts: {len(moves)}, dims:0"
             )
         return roll(input.reshape(-1), moves, (0,)).reshape(input._shape)
-    axes = (dims,) if isinstance(dims, int) else tuple(dims)
+    axes = _whole_numbers(dims)
     if len(moves) != len(axes):
         raise RuntimeError(
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}"
