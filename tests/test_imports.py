@@ -43,7 +43,7 @@ ROOMS = [
     "failures",
     "pipeline",
     "native",
-    "joining",
+    "large_joins",
     "arrays",
     "tensor",
     "gradients",

@@ -179,6 +179,8 @@ def test_a_schedule_records_its_active_steps_and_says_when_they_are_ready():
         (4, ["ProfilerStep#2", "ProfilerStep#3"]),
         (8, ["ProfilerStep#6", "ProfilerStep#7"]),
     ]
+    names = [e.name for e in prof.events() if e.name.startswith("ProfilerStep")]
+    assert names == ready[-1][1]  # the steps after them are in no cycle
 
 
 def test_the_table_has_pytorchs_headings():

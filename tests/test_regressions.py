@@ -117,5 +117,15 @@ def test_whole_numbers_may_be_tensors_of_one_element() -> None:
     for shifts in (two, (two,), [torch.tensor([2])], torch.tensor([2])):
         assert x.roll(shifts).tolist() == [4, 5, 0, 1, 2, 3]
     assert torch.ones(2, 3).sum((torch.tensor(0),)).tolist() == [2, 2, 2]
+    assert torch.ones(2, 3).sum(torch.tensor(1)).tolist() == [3, 3]
+    assert torch.ones(2, 3).softmax(torch.tensor(0)).tolist() == [[0.5] * 3] * 2
     assert [len(p) for p in x.split(two)] == [2, 2, 2]
     assert [len(p) for p in x.chunk(two)] == [3, 3]
+
+
+@pytest.mark.parametrize("dim", [1.0, "0", [0], torch.tensor(0.0)], ids=str)
+def test_a_dimension_is_a_whole_number(dim: object) -> None:
+    for function in (torch.softmax, torch.cumsum, torch.unsqueeze, torch.flip):
+        if function is not torch.flip or not isinstance(dim, list):
+            with pytest.raises(TypeError):
+                function(torch.ones(2, 3), dim)

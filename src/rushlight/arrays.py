@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any  # the API takes numbers, nested lists, ar
 
 import numpy as np
 
-from rushlight import config, errors, float8, joining
+from rushlight import config, errors, float8, large_joins
 from rushlight import dtypes as dt
 from rushlight.advice import warn_caller
 from rushlight.devices import check_usable
@@ -127,7 +127,7 @@ def joined(parts: Sequence[Tensor], dim: int, kind: dtype) -> Tensor:
     shape[dim] = sum([p._shape[dim] for p in parts])
     value = Value(TensorType(tuple(shape), kind))
     value.buffer = buffers.Buffer(value.type.nbytes)
-    if not joining.join(parts, dim, kind, value.type.shape, value.buffer.address):
+    if not large_joins.join(parts, dim, kind, value.type.shape, value.buffer.address):
         stored = value.buffer.as_numpy(kind.storage, value.type.shape)
         np.concatenate([p._array() for p in parts], dim, out=stored)
     return make_tensor(hooks.tensor_class, Storage(value), value.type)

@@ -43,12 +43,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != _NAME and not name.startswith(f"{_NAME}."):
             return None
-        if _is_file(name) or isinstance(_attribute(name), ModuleType):
-            return ModuleSpec(name, self, is_package=True)
+        is_file = _is_file(name)
+        if is_file or isinstance(_attribute(name), ModuleType):
+            return ModuleSpec(name, self, loader_state=is_file, is_package=True)
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        is_file = _is_file(spec.name)
+        is_file = spec.loader_state
         module = importlib.import_module(_ours(spec.name)) if is_file else _attribute(spec.name)
         # Python is about to write the marks of this import over the module's own.
         spec.loader_state = {m: vars(module)[m] for m in _MARKS if m in vars(module)}

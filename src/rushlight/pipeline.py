@@ -49,6 +49,14 @@ class Request(NamedTuple):
 RequestKey = Request | tuple[int, ...]
 
 
+class Targets(NamedTuple):
+    """The objects that receive the results of a request, in its order."""
+
+    fresh: list[Value]
+    written: Sequence[tuple[Value, Any]] = ()  # value, the buffer it is written into
+    kept: Sequence[Value] = ()
+
+
 @dataclass(slots=True)
 class Lowered:
     """The graph of a path: the wanted results by position, and where leaves and numbers
@@ -90,14 +98,6 @@ def program_of(edge: Edge, key: RequestKey) -> ReferenceProgram | NativeProgram:
         request = key if isinstance(key, Request) else Request(key)
         program = edge.programs[key] = make_program(edge, request)
     return program
-
-
-class Targets(NamedTuple):
-    """The objects that receive the results of a request, in its order."""
-
-    fresh: list[Value]
-    written: Sequence[tuple[Value, Any]] = ()  # value, the buffer it is written into
-    kept: Sequence[Value] = ()
 
 
 _position_of = attrgetter("position")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from operator import index
-from typing import NamedTuple
+from typing import Any, NamedTuple  # Any: what is to be a number
 
 from rushlight import errors
 from rushlight.dtypes import dtype
@@ -176,8 +176,21 @@ def try_reshape(view: View, shape: Sequence[int]) -> View | None:
     return View(tuple(shape), tuple(strides), view.offset)
 
 
-def dim_index(op: str, dim: int, ndim: int) -> int:
+def whole_number(op: str, name: str, given: Any) -> int:
+    """A dimension, size, count or bound, also as a tensor of one element; a float is refused,
+    since it would lose its fraction silently.
+    """
+    try:
+        return index(given)
+    except TypeError:
+        kind = type(given).__name__
+        raise TypeError(f"{op}(): argument '{name}' must be int, not {kind}") from None
+
+
+def dim_index(op: str, dim: int, ndim: int) -> int:  # hot
     """A possibly negative dimension as 0 <= d < ndim (0-d tensors accept -1 and 0)."""
+    if type(dim) is not int:
+        dim = whole_number(op, "dim", dim)
     bound = max(ndim, 1)
     if not -bound <= dim < bound:
         raise errors.dim_out_of_range(op, dim, ndim)
@@ -188,9 +201,10 @@ def dim_indices(op: str, dims: int | Sequence[int] | None, ndim: int) -> Shape:
     """Reduced dimensions, sorted; None or an empty list means all of them."""
     if dims is None:
         return tuple(range(ndim))
-    if isinstance(dims, int):
-        return (dim_index(op, dims, ndim),) if ndim else ()
-    found = [dim_index(op, index(d), ndim) for d in dims]
+    if hasattr(dims, "__index__"):
+        at = dim_index(op, dims, ndim)  # type: ignore[arg-type]  # one number
+        return (at,) if ndim else ()
+    found = [dim_index(op, d, ndim) for d in dims]
     for d in found:
         if found.count(d) > 1:
             raise errors.repeated_dim(op, d)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
-from rushlight import errors, refusals
+from rushlight import errors, refusals, views
 from rushlight.config import gradients_off
 from rushlight.ops import batching
 from rushlight.ops.bounds import check_known
@@ -395,7 +394,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
             f"one_hot is only applicable to index tensor of type LongTensor, got "
             f"{tensor.dtype!r}"
         )
-    num_classes = operator.index(num_classes)
+    num_classes = views.whole_number("one_hot", "num_classes", num_classes)
     if tensor.numel() == 0 and num_classes <= 0:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
     if num_classes == -1:

@@ -9,7 +9,6 @@ numbers, and no result depends on chunks or threads.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any  # generators, sizes, numbers
 
@@ -231,15 +230,6 @@ rand_like = _like("rand_like", UNIFORM, "Uniform numbers in [0, 1), like `input`
 randn_like = _like("randn_like", NORMAL, "Standard normal numbers, like `input`.")
 
 
-def whole(op: str, name: str, number: Any) -> int:
-    """A size or a bound; a float is refused, since it would lose its fraction silently."""
-    try:
-        return operator.index(number)
-    except TypeError:
-        kind = type(number).__name__
-        raise TypeError(f"{op}(): argument '{name}' must be int, not {kind}") from None
-
-
 def check_range(op: str, low: int, high: int) -> None:
     if low >= high:
         raise RuntimeError(
@@ -293,7 +283,10 @@ def randint(
     size = named["size"] if "size" in named else given.pop()
     high = named["high"] if "high" in named else given.pop()
     low = named["low"] if "low" in named else given.pop() if given else 0
-    low, high = whole("randint", "low", low), whole("randint", "high", high)
+    low, high = (
+        views.whole_number("randint", "low", low),
+        views.whole_number("randint", "high", high),
+    )
     kind = dtype or dt.int64
     check_range("random_", low, high)
     check_bounds("randint", low, high, kind)
@@ -375,7 +368,7 @@ def randperm(
     """
     if layout is not None:
         check_layout(layout)
-    n = whole("randperm", "n", n)
+    n = views.whole_number("randperm", "n", n)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     kind = dtype or dt.int64

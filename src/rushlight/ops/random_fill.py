@@ -6,7 +6,7 @@ import math
 from typing import Any  # generators, sizes, numbers
 
 from rushlight import dtypes as dt
-from rushlight import errors
+from rushlight import errors, views
 from rushlight.ops.creation import given_by
 from rushlight.ops.random import (
     EXPONENTIAL,
@@ -20,7 +20,6 @@ from rushlight.ops.random import (
     floating,
     floating_draw,
     source_of,
-    whole,
 )
 from rushlight.ops.registry import (
     documented,
@@ -143,12 +142,12 @@ def random_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> An
     given_by("random_", named, "from", "to")
     given = list(bounds)
     high = named.get("to", given.pop() if given else None)
-    low = whole("random_", "from", named.get("from", given.pop() if given else 0))
+    low = views.whole_number("random_", "from", named.get("from", given.pop() if given else 0))
     top = LIMITS[kind] + (not kind.is_integral)
     if high is None:
         high = min(top, (1 << 63) - 1)
     else:
-        high = whole("random_", "to", high)
+        high = views.whole_number("random_", "to", high)
         check_range("random_", low, high)
         check_bounds("random_", low, high, kind)
     return recorder.write(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any  # operands are tensors
 
@@ -203,10 +202,9 @@ ROLL = Op(
 )
 
 
-def _whole_numbers(given: Any) -> tuple[int, ...]:
-    """One or several, also as tensors of one element."""
+def _moves(name: str, given: Any) -> tuple[int, ...]:
     several = given if isinstance(given, tuple | list) else (given,)
-    return tuple(operator.index(x) for x in several)
+    return tuple([views.whole_number("roll", name, x) for x in several])
 
 
 @public("torch", "Tensor")
@@ -216,14 +214,14 @@ def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
     >>> torch.arange(4.0).roll(1)
     tensor([3., 0., 1., 2.])
     """
-    moves = _whole_numbers(shifts)
+    moves = _moves("shifts", shifts)
     if dims is None or (not isinstance(dims, int) and len(dims) == 0):
         if len(moves) != 1:
             raise RuntimeError(
                 f"shifts and dimensions must align. shifts: {len(moves)}, dims:0"
             )
         return roll(input.reshape(-1), moves, (0,)).reshape(input._shape)
-    axes = _whole_numbers(dims)
+    axes = _moves("dims", dims)
     if len(moves) != len(axes):
         raise RuntimeError(
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}"

@@ -13,7 +13,7 @@ from rushlight.layout import check_layout
 from rushlight.ops import batching
 from rushlight.ops.creation import shape_of as _shape_of
 from rushlight.ops.creation import unrelated, with_grad
-from rushlight.ops.random import NORMAL, UNIFORM, draw, floating, next_counter, source_of, whole
+from rushlight.ops.random import NORMAL, UNIFORM, draw, floating, next_counter, source_of
 from rushlight.ops.registry import (
     NOT_DIFFERENTIABLE,
     Op,
@@ -160,7 +160,7 @@ def multinomial(
         raise RuntimeError(
             f"multinomial only supports floating-point dtypes for input, got: {input.dtype!r}"
         )
-    num_samples = whole("multinomial", "num_samples", num_samples)
+    num_samples = views.whole_number("multinomial", "num_samples", num_samples)
     if num_samples <= 0:
         raise RuntimeError(f"cannot sample n_sample <= 0 samples: {num_samples}")
     rows = input if input.ndim == 2 else input.reshape(1, -1)

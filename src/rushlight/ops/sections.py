@@ -7,7 +7,6 @@ Note: outputs of one call. As in PyTorch, none of the tensors that one `unbind`,
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any  # operands are tensors
 
@@ -46,7 +45,8 @@ def _split(op: Op, tensor: Any, given: Any, dim: int) -> Any:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     at = views.dim_index("split", dim, tensor.ndim)
     size = tensor._shape[at]
-    if isinstance(given, int):
+    if hasattr(given, "__index__"):
+        given = views.whole_number("split", "split_size", given)
         if given < 0 or (given == 0 and size):
             raise RuntimeError(
                 f"split expects split_size be non-negative, but got split_size={given}"
@@ -65,7 +65,7 @@ def _split(op: Op, tensor: Any, given: Any, dim: int) -> Any:
 def _chunk(op: Op, input: Any, chunks: int, dim: int) -> Any:
     if not input.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
-    chunks = operator.index(chunks)
+    chunks = views.whole_number("chunk", "chunks", chunks)
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     at = views.dim_index("chunk", dim, input.ndim)
@@ -82,9 +82,7 @@ def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
     >>> torch.arange(5.0).split(2)
     (tensor([0., 1.]), tensor([2., 3.]), tensor([4.]))
     """
-    several = isinstance(split_size_or_sections, tuple | list)
-    sizes = split_size_or_sections if several else operator.index(split_size_or_sections)
-    return _split(SPLIT, tensor, sizes, dim)
+    return _split(SPLIT, tensor, split_size_or_sections, dim)
 
 
 @public("torch", "Tensor")

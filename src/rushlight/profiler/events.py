@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -259,10 +259,6 @@ def _work_by_range(events: Iterable[FunctionEvent]) -> dict[str, float]:
     """Microseconds of kernels with operations that were recorded in each range."""
     spent: dict[str, float] = {}
     for event in events:
-        for name in _distinct(event):
+        for name in event.ranges:
             spent[name] = spent.get(name, 0.0) + event.cpu_time_total
     return spent
-
-
-def _distinct(event: FunctionEvent) -> Iterator[str]:
-    return iter(dict.fromkeys(event.ranges))

@@ -78,7 +78,6 @@ class profile:
         self.profile_memory = profile_memory
         self.with_stack = with_stack
         self.with_flops = with_flops
-        self.with_modules = with_modules
         self.step_num = 0
         self.current_action = schedule(0) if schedule else ProfilerAction.RECORD
         self._metadata: dict[str, Any] = {}
@@ -98,12 +97,11 @@ class profile:
 
     def stop(self) -> None:
         """End the last step; what was being recorded is ready."""
-        was_recording = self.current_action in _RECORDING and self._recording is not None
+        has_results = self.current_action in _RECORDING and self._recording is not None
         self._end_step()
-        if self._recording is not None:
-            self._recording.stop()
-        if was_recording and self.on_trace_ready is not None:
-            self.on_trace_ready(self)
+        self._pause()
+        if has_results:
+            self._say_ready()
 
     def step(self) -> None:
         """End a step of the loop, and begin the next."""
@@ -113,28 +111,34 @@ class profile:
         self.current_action = (
             self.schedule(self.step_num) if self.schedule else ProfilerAction.RECORD
         )
-        if before is ProfilerAction.RECORD_AND_SAVE and self._recording is not None:
-            self._recording.stop()
-            if self.on_trace_ready is not None:
-                self.on_trace_ready(self)
-        self._begin(self.current_action, before)
+        if before is ProfilerAction.RECORD_AND_SAVE:
+            self._pause()
+            self._say_ready()
+        if before is ProfilerAction.RECORD and self.current_action in _RECORDING:
+            self._step_began = time.perf_counter_ns()
+        else:
+            self._begin(self.current_action)
 
-    def _begin(self, action: ProfilerAction, before: ProfilerAction | None = None) -> None:
-        goes_on = action is ProfilerAction.RECORD or action is ProfilerAction.RECORD_AND_SAVE
-        is_running = goes_on and before is ProfilerAction.RECORD
-        if action is ProfilerAction.NONE:
-            if self._recording is not None:
-                self._recording.stop()
-        elif not is_running:  # warming up is recording into a list that is thrown away
-            if self._recording is not None:
-                self._recording.stop()
+    def _begin(self, action: ProfilerAction) -> None:
+        """Begin a step with a new recording: what only warmed up is dropped."""
+        self._pause()
+        if action is not ProfilerAction.NONE:
             self._recording = Recording()
             self._recording.start()
         self._step_began = time.perf_counter_ns()
 
+    def _pause(self) -> None:
+        if self._recording is not None:
+            self._recording.stop()
+
+    def _say_ready(self) -> None:
+        if self.on_trace_ready is not None:
+            self.on_trace_ready(self)
+
     def _end_step(self) -> None:
         """Note how long a step of a schedule took: no range, whose name would be a new path."""
-        if self.schedule is not None and self._recording is not None:
+        is_recorded = self.current_action is not ProfilerAction.NONE
+        if self.schedule is not None and is_recorded and self._recording is not None:
             name, now = f"ProfilerStep#{self.step_num}", time.perf_counter_ns()
             self._recording.note(name, self._step_began, now, is_user_annotation=True)
 

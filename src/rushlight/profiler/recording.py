@@ -104,8 +104,10 @@ class _Item:
 def _items(graph: CompiledGraph) -> list[_Item]:
     """For each item of a program: the operations in it, their lines, shapes and work."""
     made = [_Item("check", is_kernel=True)] * len(graph.items)
+    steps = [_steps(unit) for unit in graph.units]
+    ranges = _ranges_of(set().union(*steps))
     kernels = summary_of(graph).kernels
-    for unit, kernel, numbers in zip(graph.units, kernels, graph.made, strict=True):
+    for unit, own, kernel, numbers in zip(graph.units, steps, kernels, graph.made, strict=True):
         launches = [n for n in numbers if isinstance(graph.items[n], Launch)] or list(numbers)
         for n in launches:
             made[n] = _Item(
@@ -116,7 +118,7 @@ def _items(graph: CompiledGraph) -> list[_Item]:
                 input_shapes=[list(node.shape) for node in _inputs(unit)],
                 flops=_flops(unit) // len(launches),
                 nbytes=(kernel.bytes_read + kernel.bytes_written) // len(launches),
-                ranges=_ranges(unit),
+                ranges=tuple(dict.fromkeys(name for step in own for name in ranges[step])),
             )
     return made
 
@@ -134,23 +136,25 @@ def _flops(unit: Unit) -> int:
     return 2 * node.numel * numel(view_of(node.args[0]).shape[batch + rows :])
 
 
-def _ranges(unit: Unit) -> tuple[str, ...]:
-    """The ranges in which the operations of a unit were recorded."""
-    steps = {node.origin for node in computed(unit) if node.origin is not None}
-    return tuple(dict.fromkeys(name for step in steps for name in _open_at(step)))
+def _steps(unit: Unit) -> set[Edge]:
+    """The recorded steps that a unit computes."""
+    return {node.origin for node in computed(unit) if node.origin is not None}
 
 
-def _open_at(step: Edge) -> list[str]:
-    """The ranges that were open when a step was recorded, the outermost first."""
-    found: list[str] = []
-    for edge in step.path():
+def _ranges_of(steps: set[Edge]) -> dict[Edge, tuple[str, ...]]:
+    """The ranges that were open when each step of a path was recorded, the outermost first."""
+    found: dict[Edge, tuple[str, ...]] = {}
+    opened: list[str] = []
+    for edge in max(steps, key=lambda step: step.next).path() if steps else ():
         match edge.attrs if edge.kind == "mark" else ():
             case ("range opens", name):
-                found.append(name)
-            case ("range closes", name) if name in found:
-                found.reverse()
-                found.remove(name)
-                found.reverse()
+                opened.append(name)
+            case ("range closes", name):
+                opened.reverse()
+                opened.remove(name)
+                opened.reverse()
+        if edge in steps:
+            found[edge] = tuple(opened)
     return found
 
 

@@ -126,21 +126,21 @@ class Trace:
     def _mark(self, what: str, name: str) -> None:
         self.step((what, name), "mark", self.edge.next).attrs = (what, name)
 
-    def join(self, value: Value, kind: str = "") -> None:
+    def join(self, value: Value, kind: str = "") -> None:  # hot
         """A realised value met for the first time takes the next position."""
         if value.buffer is None:
             settle(value)
+        key: Any = value.type
         # a realised Python number (saved for backward, say) is a leaf too: not the step of a
         # number
-        if value.type.weak:
-            kind = "leaf"
-        if value.inference:
-            kind = "inference"
-        key = (value.type, kind) if kind else value.type
-        edge = self.step(key, "leaf", self.edge.next + 1)
-        if not edge.outs:
+        if kind or key.weak or value.inference:
+            key = (key, "inference" if value.inference else "leaf" if key.weak else kind)
+        edge = self.edge.children.get(key)
+        if edge is None:
+            edge = self.step(key, "leaf", self.edge.next + 1)
             edge.outs = (value.type,)
             edge.first = edge.next - 1
+        self.edge = edge
         value.epoch = self.epoch
         value.position = edge.first
         value.trace = self
@@ -154,17 +154,8 @@ class Trace:
         itself, with a flush right after the op.
         """
         buffer = value.buffer
-        type = value.type
-        if buffer is None or not buffer.is_shared or type.is_meta:
-            edge = self.edge.children.get(type)
-            if edge is None or buffer is None or type.weak or value.inference:
-                self.join(value)
-                return value
-            self.edge = edge
-            value.epoch = self.epoch
-            value.position = edge.first
-            value.trace = self
-            self.leaves.append(buffer)
+        if buffer is None or not buffer.is_shared or value.type.is_meta:
+            self.join(value)
             return value
         if buffer.nbytes <= SMALL_SHARED:
             value = hooks.copy_value(value)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import rushlight as torch
-from rushlight import config, joining
+from rushlight import config, large_joins
 
-ROWS = 600  # with 500 columns of float32 above joining._LEAST_BYTES
+ROWS = 600  # with 500 columns of float32 above large_joins._LEAST_BYTES
 
 pytestmark = pytest.mark.skipif(
     config.process.backend == "reference", reason="the reference backend joins with NumPy"
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def _nothing_known(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(joining, "_programs", {})
+    monkeypatch.setattr(large_joins, "_programs", {})
 
 
 def made() -> int:
-    return sum(program is not None for program in joining._programs.values())
+    return sum(program is not None for program in large_joins._programs.values())
 
 
 def numbers(*shape: int) -> np.ndarray:
