@@ -351,3 +351,13 @@ def test_wrong_parameters_are_named():
         d.Geometric(0.0)
     with pytest.raises(ValueError, match="support"):
         d.Normal(0.0, 1.0).expand((2,)).log_prob(rushlight.full((2,), math.nan))
+
+
+@pytest.mark.parametrize("kind", ["MultivariateNormal", "Wishart"])
+def test_a_covariance_is_checked_before_it_is_factored(kind):
+    for lib in (rushlight, torch):
+        wrong = lib.tensor([[1.0, 2.0], [2.0, 1.0]])
+        first = lib.zeros(2) if kind == "MultivariateNormal" else lib.tensor(3.0)
+        with pytest.raises(ValueError, match="covariance_matrix"):
+            getattr(lib.distributions, kind)(first, wrong, validate_args=True)
+        assert lib.ones(2).sum().item() == 2

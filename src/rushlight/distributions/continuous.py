@@ -8,7 +8,7 @@ from typing import Any
 
 import rushlight as rl
 from rushlight.distributions import constraints
-from rushlight.distributions.distribution import Distribution
+from rushlight.distributions.distribution import Centred, Distribution
 from rushlight.distributions.exp_family import ExponentialFamily
 from rushlight.distributions.utils import broadcast_all
 from rushlight.tensor import Tensor
@@ -46,7 +46,7 @@ class _LocationScale(Distribution):
         return (value - self.loc) / self.scale
 
 
-class Normal(_LocationScale, ExponentialFamily):
+class Normal(Centred, _LocationScale, ExponentialFamily):
     """The normal distribution.
 
     >>> import rushlight as torch
@@ -55,14 +55,6 @@ class Normal(_LocationScale, ExponentialFamily):
     """
 
     _mean_carrier_measure = 0
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def stddev(self) -> Tensor:
@@ -98,16 +90,8 @@ class Normal(_LocationScale, ExponentialFamily):
         return -x.square() / (4 * y) + (-math.pi / y).log() / 2
 
 
-class Laplace(_LocationScale):
+class Laplace(Centred, _LocationScale):
     """Two exponential distributions, back to back."""
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def variance(self) -> Tensor:

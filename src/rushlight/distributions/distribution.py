@@ -189,3 +189,17 @@ class Distribution:
         given = {n: vars(self)[n] for n in self.arg_constraints if n in vars(self)}
         parts = [f"{n}: {v if v.numel() == 1 else v.size()}" for n, v in given.items()]
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class Centred(Distribution):
+    """A distribution whose mean and mode are its parameter `loc`."""
+
+    loc: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc

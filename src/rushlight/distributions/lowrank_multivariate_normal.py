@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import rushlight as rl
 from rushlight.distributions import constraints
-from rushlight.distributions.distribution import Distribution
+from rushlight.distributions.distribution import Centred
 from rushlight.distributions.utils import lazy_property
 from rushlight.tensor import Tensor
 
 Shape = Sequence[int]
 
 
-class LowRankMultivariateNormal(Distribution):
+class LowRankMultivariateNormal(Centred):
     """The normal distribution of vectors with covariance W W^T + D, D diagonal.
 
     loc: (..., n); cov_factor: (..., n, m), which is W; cov_diag: (..., n), which is D's. Every
@@ -100,14 +100,6 @@ class LowRankMultivariateNormal(Distribution):
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         return self.cov_diag.reciprocal().diag_embed() - self._whitened.mT @ self._whitened
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def variance(self) -> Tensor:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import rushlight as rl
 from rushlight.distributions import constraints
-from rushlight.distributions.distribution import Distribution
-from rushlight.distributions.utils import lazy_property
+from rushlight.distributions.covariance import OfCovariance, only_matrix
+from rushlight.distributions.distribution import Centred
 from rushlight.tensor import Tensor
 
 Shape = Sequence[int]
 
 
-class MultivariateNormal(Distribution):
+class MultivariateNormal(Centred, OfCovariance):
     """The normal distribution of vectors, by one of covariance, precision or Cholesky factor.
 
     loc: (..., n); covariance_matrix, precision_matrix or scale_tril: (..., n, n).
@@ -39,40 +39,10 @@ class MultivariateNormal(Distribution):
     ) -> None:
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        name, matrix = only_matrix(
-            ValueError,
-            covariance_matrix=covariance_matrix,
-            precision_matrix=precision_matrix,
-            scale_tril=scale_tril,
-        )
+        name, matrix = only_matrix(ValueError, covariance_matrix, precision_matrix, scale_tril)
         batch = rl.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
-        setattr(self, name, matrix.expand((*batch, *matrix.shape[-2:])))
         self.loc = loc.expand((*batch, loc.shape[-1]))
-        super().__init__(batch, loc.shape[-1:], validate_args)
-        self._factor = cholesky_factor(name, matrix)
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        """The Cholesky factor of the covariance."""
-        return self._factor.expand((*self._batch_shape, *self._factor.shape[-2:]))
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        """The expected products of the distances to the mean."""
-        return self.scale_tril @ self.scale_tril.mT
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance."""
-        return rl.cholesky_inverse(self.scale_tril)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+        super().__init__(name, matrix, batch, loc.shape[-1:], validate_args)
 
     @property
     def variance(self) -> Tensor:
@@ -95,26 +65,3 @@ class MultivariateNormal(Distribution):
 
     def entropy(self) -> Tensor:
         return self._event_shape[0] * (1 + math.log(2 * math.pi)) / 2 + self._log_scale()
-
-
-def only_matrix(refused: type[Exception], **matrices: Tensor | None) -> tuple[str, Tensor]:
-    """The one matrix that is given, with its name; `refused` is raised if it is not one."""
-    given = {name: matrix for name, matrix in matrices.items() if matrix is not None}
-    if len(given) != 1:
-        raise refused(f"Exactly one of {' or '.join(matrices)} may be specified.")
-    ((name, matrix),) = given.items()
-    if matrix.ndim < 2:
-        raise ValueError(f"{name} must be at least two-dimensional, with leading batches")
-    return name, matrix
-
-
-def cholesky_factor(name: str, matrix: Tensor) -> Tensor:
-    """The Cholesky factor of a covariance, of what `name` says it is given by."""
-    if name == "scale_tril":
-        return matrix
-    if name == "covariance_matrix":
-        return rl.linalg.cholesky(matrix)
-    # with J P J = R R^T, where J reverses rows, P^-1 = A A^T for the lower A = (J R^T J)^-1
-    lower = rl.linalg.cholesky(matrix.flip((-2, -1))).flip((-2, -1)).mT
-    one = rl.eye(matrix.shape[-1], dtype=matrix.dtype).expand(matrix.shape)
-    return rl.linalg.solve_triangular(lower, one, upper=False)

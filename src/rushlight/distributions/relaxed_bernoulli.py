@@ -8,7 +8,7 @@ from typing import Any
 import rushlight as rl
 from rushlight.distributions import constraints
 from rushlight.distributions.chance import Chance
-from rushlight.distributions.transformed import TransformedDistribution
+from rushlight.distributions.relaxed import Relaxed
 from rushlight.distributions.transforms import SigmoidTransform
 from rushlight.distributions.utils import broadcast_all, clamp_probs
 from rushlight.nn import functional as F
@@ -50,7 +50,7 @@ class LogitRelaxedBernoulli(Chance):
         return self.temperature.log() + away - 2 * F.softplus(away, threshold=rl.inf)
 
 
-class RelaxedBernoulli(TransformedDistribution):
+class RelaxedBernoulli(Relaxed):
     """Numbers between 0 and 1, the closer to either the lower `temperature` is.
 
     >>> import rushlight as torch
@@ -61,30 +61,4 @@ class RelaxedBernoulli(TransformedDistribution):
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.unit_interval
-    has_rsample = True
-    base_dist: LogitRelaxedBernoulli
-
-    def __init__(
-        self,
-        temperature: Any,
-        probs: Any = None,
-        logits: Any = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
-        super().__init__(base, SigmoidTransform(), validate_args)
-
-    @property
-    def temperature(self) -> Tensor:
-        """How soft the events are."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithm of the odds of the event."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probability of the event."""
-        return self.base_dist.probs
+    _scores, _seen = LogitRelaxedBernoulli, SigmoidTransform

@@ -9,7 +9,7 @@ from typing import Any
 import rushlight as rl
 from rushlight.distributions import constraints
 from rushlight.distributions.discrete import Categorical, OverCategories
-from rushlight.distributions.transformed import TransformedDistribution
+from rushlight.distributions.relaxed import Relaxed
 from rushlight.distributions.transforms import ExpTransform
 from rushlight.distributions.utils import clamp_probs
 from rushlight.tensor import Tensor
@@ -51,7 +51,7 @@ class ExpRelaxedCategorical(OverCategories):
         return shares.sum(-1) + scale
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(Relaxed):
     """Shares of 1, the closer to a `OneHotCategorical` the lower `temperature` is.
 
     >>> import rushlight as torch
@@ -64,30 +64,4 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.simplex
-    has_rsample = True
-    base_dist: ExpRelaxedCategorical
-
-    def __init__(
-        self,
-        temperature: Any,
-        probs: Any = None,
-        logits: Any = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        base = ExpRelaxedCategorical(temperature, probs, logits, validate_args)
-        super().__init__(base, ExpTransform(), validate_args)
-
-    @property
-    def temperature(self) -> Tensor:
-        """How soft the choice is."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithm of the probability of each choice."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probability of each choice."""
-        return self.base_dist.probs
+    _scores, _seen = ExpRelaxedCategorical, ExpTransform

@@ -8,14 +8,14 @@ from typing import Any
 
 import rushlight as rl
 from rushlight.distributions import constraints
-from rushlight.distributions.distribution import Distribution
+from rushlight.distributions.distribution import Centred
 from rushlight.distributions.utils import broadcast_all
 from rushlight.tensor import Tensor
 
 Shape = Sequence[int]
 
 
-class VonMises(Distribution):
+class VonMises(Centred):
     """Angles around `loc`, the closer the greater `concentration` is.
 
     The density is exp(concentration cos(x - loc)) / (2 pi I0(concentration)), with the modified
@@ -33,14 +33,6 @@ class VonMises(Distribution):
     def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
         self.loc, self.concentration = broadcast_all(loc, concentration)
         super().__init__(self.loc.shape, (), validate_args)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def variance(self) -> Tensor:

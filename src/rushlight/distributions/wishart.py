@@ -9,16 +9,15 @@ from typing import Any
 
 import rushlight as rl
 from rushlight.distributions import constraints
+from rushlight.distributions.covariance import OfCovariance, only_matrix
 from rushlight.distributions.exp_family import ExponentialFamily
 from rushlight.distributions.gamma import gamma_numbers
-from rushlight.distributions.multivariate_normal import cholesky_factor, only_matrix
-from rushlight.distributions.utils import lazy_property
 from rushlight.tensor import Tensor
 
 Shape = Sequence[int]
 
 
-class Wishart(ExponentialFamily):
+class Wishart(OfCovariance, ExponentialFamily):
     """The distribution of X X^T, X being `df` normal vectors of one covariance side by side.
 
     df: (...), above n - 1, whole or not; exactly one of covariance_matrix, precision_matrix and
@@ -54,33 +53,13 @@ class Wishart(ExponentialFamily):
         validate_args: bool | None = None,
     ) -> None:
         name, matrix = only_matrix(
-            AssertionError,
-            covariance_matrix=covariance_matrix,
-            precision_matrix=precision_matrix,
-            scale_tril=scale_tril,
+            AssertionError, covariance_matrix, precision_matrix, scale_tril
         )
         df = df if isinstance(df, Tensor) else rl.tensor(df, dtype=matrix.dtype)
         batch = rl.broadcast_shapes(matrix.shape[:-2], df.shape)
         _check_freedom(df, matrix.shape[-1])
         self.df = df.expand(batch)
-        setattr(self, name, matrix.expand((*batch, *matrix.shape[-2:])))
-        super().__init__(batch, matrix.shape[-2:], validate_args)
-        self._factor = cholesky_factor(name, matrix)
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        """The Cholesky factor of the covariance of the vectors."""
-        return self._factor.expand((*self._batch_shape, *self._event_shape))
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        """The covariance of the vectors."""
-        return self.scale_tril @ self.scale_tril.mT
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance of the vectors."""
-        return rl.cholesky_inverse(self.scale_tril)
+        super().__init__(name, matrix, batch, matrix.shape[-2:], validate_args)
 
     def _freedom(self) -> Tensor:
         return self.df[..., None, None]
