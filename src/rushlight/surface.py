@@ -107,7 +107,14 @@ GUARDED = frozenset((  # parameters that may be no tensor, or have NumPy's name 
 ))  # fmt: skip
 _DIRECT = frozenset(  # families whose functions record what they are given, and nothing before
     f"rushlight.ops.{family}"
-    for family in ("activation", "arithmetic", "bitwise", "comparison", "elementwise")
+    for family in (
+        "activation",
+        "arithmetic",
+        "bitwise",
+        "comparison",
+        "elementwise",
+        "shrinkage",
+    )
 )
 
 

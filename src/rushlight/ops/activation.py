@@ -23,7 +23,7 @@ from rushlight.ops.transcendental import SIGMOID, SQRT_HALF, normal_distribution
 DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
-def _activation(
+def activation_op(
     name: str,
     lower: Any,
     slope: Any = None,
@@ -32,6 +32,7 @@ def _activation(
     accepts: Accepts = is_floating,
     of_complex: bool = False,
 ) -> Op:
+    """A pointwise op of floating numbers."""
     slopes = () if slope is None else (slope,)
     return pointwise(
         name,
@@ -73,13 +74,13 @@ HARDTANH = pointwise(
     wanted="numbers",
     refuse=errors.wrong_dtype,
 )
-LEAKY_RELU = _activation(
+LEAKY_RELU = activation_op(
     "leaky_relu",
     lambda k, x, slope: k.select(x > 0, x, x * slope),
     lambda m, out, x, slope: m.select(x > 0, 1, x * 0 + slope),
     ("slope",),
 )
-THRESHOLD = _activation(
+THRESHOLD = activation_op(
     "threshold",
     lambda k, x, threshold, value: k.select(x <= threshold, k.const(value, x.dtype), x),
     attrs=("threshold", "value"),
@@ -267,7 +268,7 @@ def _elu_slope(m: Any, out: Any, x: Any, alpha: float, scale: float, input_scale
     return m.select(x > 0, scale, m.exp(x * input_scale) * (alpha * scale * input_scale))
 
 
-ELU = _activation("elu", _elu_lower, _elu_slope, ("alpha", "scale", "input_scale"))
+ELU = activation_op("elu", _elu_lower, _elu_slope, ("alpha", "scale", "input_scale"))
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
 
@@ -327,7 +328,7 @@ def _gelu_lower(k: Any, x: Any) -> Any:
     return x * (k.erfc(x * -SQRT_HALF) * 0.5)
 
 
-GELU = _activation("gelu", _gelu_lower, _gelu_slope)
+GELU = activation_op("gelu", _gelu_lower, _gelu_slope)
 _BEND = 2 * math.sqrt(
     2 / math.pi
 )  # 0.5 * (1 + tanh(z)) is sigmoid(2 * z), without cancellation
@@ -342,7 +343,7 @@ def _gelu_tanh_slope(m: Any, out: Any, x: Any) -> Any:
     return s + s * (1 - s) * x * (x * x * (3 * 0.044715 * _BEND) + _BEND)
 
 
-GELU_TANH = _activation("gelu_tanh", _gelu_tanh_lower, _gelu_tanh_slope)
+GELU_TANH = activation_op("gelu_tanh", _gelu_tanh_lower, _gelu_tanh_slope)
 
 
 @public("F", out=True)
@@ -362,7 +363,7 @@ def _silu_slope(m: Any, out: Any, x: Any) -> Any:
     return s * (x * (1 - s) + 1)
 
 
-SILU = _activation(
+SILU = activation_op(
     "silu",
     lambda k, x: x * k.sigmoid(x),
     _silu_slope,
@@ -395,7 +396,7 @@ def _mish_slope(m: Any, out: Any, x: Any) -> Any:
     return w + x * m.sigmoid(x) * (1 - w * w)
 
 
-MISH = _activation("mish", lambda k, x: x * _tanh_of_softplus(k, x), _mish_slope)
+MISH = activation_op("mish", lambda k, x: x * _tanh_of_softplus(k, x), _mish_slope)
 
 
 @public("F")
@@ -422,7 +423,7 @@ def _softplus_slope(m: Any, out: Any, x: Any, beta: float, threshold: float) -> 
     return m.select(z > threshold, 1, m.sigmoid(z))
 
 
-SOFTPLUS = _activation("softplus", _softplus_lower, _softplus_slope, ("beta", "threshold"))
+SOFTPLUS = activation_op("softplus", _softplus_lower, _softplus_slope, ("beta", "threshold"))
 
 
 @public("F", out=True)
@@ -435,7 +436,7 @@ def softplus(input: Any, beta: float = 1, threshold: float = 20) -> Any:
     return SOFTPLUS(input, beta=float(beta), threshold=float(threshold))
 
 
-LOGSIGMOID = _activation(
+LOGSIGMOID = activation_op(
     "log_sigmoid",
     lambda k, x: k.min(x, 0) - k.log1p(k.exp(-k.abs(x))),
     lambda m, out, x: m.sigmoid(-x),
@@ -478,93 +479,12 @@ def softsign(input: Any) -> Any:
     return SOFTSIGN(input)
 
 
-def _tanhshrink_slope(m: Any, out: Any, x: Any) -> Any:
-    t = m.tanh(x)
-    return t * t
-
-
-_TANHSHRINK_SERIES = (  # Taylor's, of (x - tanh x) / x**3 in x**2
-    0.3333333333333333, -0.13333333333333333, 0.05396825396825397,
-    -0.021869488536155203, 0.008863235529902197, -0.003592128036572481,
-    0.0014558343870513183, -0.000590027440945586, 0.00023912911424355248,
-    -9.691537956929451e-05, 3.927832388331683e-05, -1.5918905069328964e-05,
-    6.451689215655431e-06, -2.6147711512907546e-06, 1.0597268320104654e-06,
-    -4.294911078273806e-07, 1.7406618963571648e-07,
-)  # fmt: skip
-
-
-def _tanhshrink_lower(k: Any, x: Any) -> Any:
-    """The power series near zero, where the difference cancels."""
-    if x.dtype.is_complex:
-        return x - k.tanh(x)
-    square = x * x
-    total = square * 0 + _TANHSHRINK_SERIES[-1]
-    for c in reversed(_TANHSHRINK_SERIES[:-1]):
-        total = total * square + c
-    return k.select(k.abs(x) < 0.5, total * square * x, x - k.tanh(x))
-
-
-TANHSHRINK = pointwise(
-    "tanhshrink",
-    _tanhshrink_lower,
-    _tanhshrink_slope,
-    to="float",
-    of_complex=True,
-)
-
-
-@public("F")
-def tanhshrink(input: Any) -> Any:
-    """x - tanh(x).
-
-    >>> torch.nn.functional.tanhshrink(torch.tensor([-1.0, 3.0]))
-    tensor([-0.2384,  2.0049])
-    """
-    return TANHSHRINK(input)
-
-
-HARDSHRINK = _activation(
-    "hardshrink",
-    lambda k, x, lambd: k.select((x >= -lambd) & (x <= lambd), 0, x),
-    attrs=("lambd",),
-    vjp=lambda g, out, x, lambd: RECORDED.where((x >= -lambd) & (x <= lambd), 0, g),
-)
-SOFTSHRINK = _activation(
-    "softshrink",
-    lambda k, x, lambd: k.select(x > lambd, x - lambd, k.select(x < -lambd, x + lambd, x * 0)),
-    attrs=("lambd",),
-    vjp=lambda g, out, x, lambd: RECORDED.where((x >= -lambd) & (x <= lambd), 0, g),
-)
-
-
-@public("torch", "Tensor", "F", out=True)
-def hardshrink(input: Any, lambd: float = 0.5) -> Any:
-    """x where |x| is above lambd, 0 elsewhere.
-
-    >>> torch.hardshrink(torch.tensor([-1.0, 0.25, 0.75]))
-    tensor([-1.0000,  0.0000,  0.7500])
-    """
-    return HARDSHRINK(input, lambd=float(lambd))
-
-
-@public("F", out=True)
-def softshrink(input: Any, lambd: float = 0.5) -> Any:
-    """x moved towards 0 by lambd, and 0 within it.
-
-    >>> torch.nn.functional.softshrink(torch.tensor([-1.0, 0.25, 0.75]))
-    tensor([-0.5000,  0.0000,  0.2500])
-    """
-    if lambd < 0:
-        raise RuntimeError(f"softshrink: lambda must be at least 0, but found {lambd}")
-    return SOFTSHRINK(input, lambd=float(lambd))
-
-
-HARDSIGMOID = _activation(
+HARDSIGMOID = activation_op(
     "hardsigmoid",
     lambda k, x: k.min(k.max(x + 3, 0), 6) / 6,
     vjp=lambda g, out, x: masked((x > -3) & (x < 3), g * (1 / 6)),
 )
-HARDSWISH = _activation(
+HARDSWISH = activation_op(
     "hardswish",
     lambda k, x: x * k.min(k.max(x + 3, 0), 6) / 6,
     lambda m, out, x: m.select(x <= -3, 0, m.select(x < 3, x / 3 + 0.5, 1)),

@@ -14,9 +14,9 @@ from rushlight import errors, views
 from rushlight.advice import warn_caller
 from rushlight.config import gradients_off
 from rushlight.ops import batching
-from rushlight.ops.activation import logsigmoid, softplus
+from rushlight.ops.activation import logsigmoid
 from rushlight.ops.cross_entropy import reduction_of
-from rushlight.ops.elementwise import check_tensors, pointwise, scaled
+from rushlight.ops.elementwise import pointwise, scaled
 from rushlight.ops.registry import OPS, public
 
 
@@ -276,71 +276,6 @@ def kl_div(
     if log_target:
         return reduced(target.exp() * (target - input), reduction)
     return reduced(target.xlogy(target) - target * input, reduction)
-
-
-@public("F")
-def hinge_embedding_loss(
-    input: Any,
-    target: Any,
-    margin: float = 1.0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Any:
-    """input where target is 1, max(0, margin - input) where it is -1 (for other targets both,
-    as PyTorch adds them).
-
-    >>> x = torch.tensor([0.5, 0.25])
-    >>> torch.nn.functional.hinge_embedding_loss(x, torch.tensor([1.0, -1.0]))
-    tensor(0.6250)
-    """
-    reduction = reduction_of(reduction, size_average, reduce)
-    check_tensors("hinge_embedding_loss", input=input, target=target)
-    far = OPS["where"](target == 1, 0, (margin - input).clamp(min=0))
-    near = OPS["where"](target == -1, 0, input)
-    return reduced(far + near, reduction)
-
-
-@public("F")
-def margin_ranking_loss(
-    input1: Any,
-    input2: Any,
-    target: Any,
-    margin: float = 0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Any:
-    """max(0, -target (input1 - input2) + margin).
-
-    >>> one = torch.tensor([1.0])
-    >>> torch.nn.functional.margin_ranking_loss(one, 2 * one, one)
-    tensor(1.)
-    """
-    reduction = reduction_of(reduction, size_average, reduce)
-    if not input1.ndim == input2.ndim == target.ndim:
-        raise RuntimeError(
-            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
-            f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
-        )
-    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
-
-
-@public("F")
-def soft_margin_loss(
-    input: Any,
-    target: Any,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Any:
-    """log(1 + exp(-target * input)), without overflow.
-
-    >>> torch.nn.functional.soft_margin_loss(torch.tensor([0.0]), torch.tensor([1.0]))
-    tensor(0.6931)
-    """
-    reduction = reduction_of(reduction, size_average, reduce)
-    return reduced(softplus(-target * input), reduction)
 
 
 @public("F")

@@ -223,7 +223,9 @@ def hinge_embedding_loss(
     input: Any, target: Any, margin: float = 1.0, reduction: int = 0
 ) -> Any:
     """`nn.functional.hinge_embedding_loss`."""
-    return loss.hinge_embedding_loss(input, target, margin, reduction=_reduction(reduction))
+    return margin_loss.hinge_embedding_loss(
+        input, target, margin, reduction=_reduction(reduction)
+    )
 
 
 @public("torch")
@@ -232,7 +234,7 @@ def margin_ranking_loss(
 ) -> Any:
     """`nn.functional.margin_ranking_loss`."""
     kind = _reduction(reduction)
-    return loss.margin_ranking_loss(input1, input2, target, margin, reduction=kind)
+    return margin_loss.margin_ranking_loss(input1, input2, target, margin, reduction=kind)
 
 
 @public("torch")
