@@ -4,6 +4,7 @@ does differently on purpose (docs/differences.md). Each rule is as narrow as its
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from typing import Any
@@ -33,9 +34,8 @@ REFUSED = (
 # Functions whose results never have a history here; PyTorch gives them one that it refuses to
 # differentiate.
 WITHOUT_HISTORY = r"unique|airy|bicubic|bincount|heaviside|binomial|detach_copy"
-# All results of one of PyTorch's functions have a history if one has; here those that depend on
-# what needs one. modified_bessel_i0 and i1 have derivatives here alone.
-_OTHER_HISTORY = r"native_(layer|group|batch)_norm|triangular_solve|modified_bessel_i"
+# modified_bessel_i0 and i1 have derivatives here alone.
+_OTHER_HISTORY = r"modified_bessel_i"
 
 
 Tensors = list[torch.Tensor]
@@ -98,54 +98,86 @@ def _depends(t: torch.Tensor, leaves: list[torch.Tensor]) -> bool:
 
 def is_misread(line: str, names: dict[str, Any]) -> bool:
     """Whether one of the rules says that PyTorch's results of a statement are not to be had."""
-    uses, makes = names_of(line)
-    operands, made = (
-        [t for n in of if n in names for _, t in tensors_in(names[n])] for of in (uses, makes)
-    )
-    return any(
-        re.search(pattern, line) and rule(line, operands, made)
-        for pattern, rule in FAULTS.items()
-    )
+    return any(re.search(pattern, line) and rule(line, names) for pattern, rule in FAULTS)
 
 
-def _repeats(line: str, operands: Tensors, made: Tensors) -> bool:
+def _operands(line: str, names: dict[str, Any]) -> Tensors:
+    return [t for n in names_of(line)[0] if n in names for _, t in tensors_in(names[n])]
+
+
+def _made(line: str, names: dict[str, Any]) -> Tensors:
+    return [t for n in names_of(line)[1] if n in names for _, t in tensors_in(names[n])]
+
+
+def _repeats(line: str, names: dict[str, Any]) -> bool:
     """Medians read beyond the elements of an expanded tensor."""
-    return "expand(" in line or any(0 in t.stride() for t in operands)
+    return "expand(" in line or any(0 in t.stride() for t in _operands(line, names))
 
 
-def _reads_itself(line: str, operands: Tensors, made: Tensors) -> bool:
-    """What writes by position reads what it has written, if that is its source."""
-    memories = {t.untyped_storage().data_ptr() for t in operands}
-    return len(memories) < len(re.findall(r"\bv\d+", line)) - len(names_of(line)[1])
+def _reads_its_target(line: str, names: dict[str, Any]) -> bool:
+    """What writes by position, or adds to itself what it multiplies, reads what it has written
+    if that is also its source.
+    """
+    for call in ast.walk(ast.parse(line)):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        given = [*call.args, *(k.value for k in call.keywords)]
+        if call.func.attr.endswith("_") and (
+            _memories(call.func.value, names) & set().union(*(_memories(a, names) for a in given))
+        ):
+            return True
+    return False
 
 
-def _has_failed(line: str, operands: Tensors, made: Tensors) -> bool:
+def _memories(expression: ast.expr, names: dict[str, Any]) -> set[int]:
+    """Where the tensors of an expression are stored."""
+    with torch.no_grad():
+        value = eval(ast.unparse(expression), dict(names))
+    return {t.untyped_storage().data_ptr() for _, t in tensors_in(value)} - {0}
+
+
+def _has_failed(line: str, names: dict[str, Any]) -> bool:
     """Factors of a matrix that has none, as `info` says, are what was there."""
-    return any(t.dtype is torch.int32 and bool(t.any()) for t in made)
+    return any(t.dtype is torch.int32 and bool(t.any()) for t in _made(line, names))
 
 
-def _is_narrow(line: str, operands: Tensors, made: Tensors) -> bool:
+def _is_narrow(line: str, names: dict[str, Any]) -> bool:
     """Bins of histograms are found in numbers of eight bits; powers of a matrix overflow."""
-    return any(t.dtype in (torch.bfloat16, torch.float16) for t in made)
+    return any(t.dtype in (torch.bfloat16, torch.float16) for t in _made(line, names))
 
 
-def _derives_thrice(line: str, operands: Tensors, made: Tensors) -> bool:
+def _derives_thrice(line: str, names: dict[str, Any]) -> bool:
     """Statistics are constants from the third derivative of a normalisation on, which finite
     differences do not agree with.
     """
     return len(re.findall(tables.DERIVES, line)) + line.count("hessian") > 1
 
 
-def _is_singular(line: str, operands: Tensors, made: Tensors) -> bool:
+def _is_singular(line: str, names: dict[str, Any]) -> bool:
     """The condition of a matrix that is singular up to rounding."""
-    return any(bool((t.detach().abs() > 0.01 / torch.finfo(t.dtype).eps).any()) for t in made)
+    return any(
+        bool((t.detach().abs() > 0.01 / torch.finfo(t.dtype).eps).any())
+        for t in _made(line, names)
+    )
 
 
-FAULTS: dict[str, Callable[[str, Tensors, Tensors], bool]] = {
-    r"median\(": _repeats,
-    r"masked_scatter_|index_put_|\.put_\(": _reads_itself,
-    r"_ex\(": _has_failed,
-    r"histc|matrix_exp": _is_narrow,
-    r"(?i)layer_?norm|group_?norm|batch_?norm|instance_?norm": _derives_thrice,
-    r"cond\(": _is_singular,
-}
+def _has_no_elements(line: str, names: dict[str, Any]) -> bool:
+    """A convolution of no channels has as many results as its input, not its filter."""
+    return any(t.numel() == 0 for t in _operands(line, names))
+
+
+def _derives_statistics(line: str, names: dict[str, Any]) -> bool:
+    """Means and deviations that native_group_norm gives have a history without gradients."""
+    return any(t.requires_grad for t in _operands(line, names))
+
+
+FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
+    (r"median\(", _repeats),
+    (r"masked_scatter_|index_put_|\.put_\(|add(mm|bmm|mv|r)_\(", _reads_its_target),
+    (r"_ex\(", _has_failed),
+    (r"histc|matrix_exp", _is_narrow),
+    (r"(?i)layer_?norm|group_?norm|batch_?norm|instance_?norm", _derives_thrice),
+    (r"cond\(", _is_singular),
+    (r"conv", _has_no_elements),
+    (r"native_group_norm", _derives_statistics),
+)

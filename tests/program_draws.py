@@ -170,7 +170,7 @@ class Draw:
         if re.search(tables.FORWARD, statement):
             self._check_tangents(uses, makes)
         if re.search(tables.BY_LAYOUT, statement):
-            self._check_layout(uses)
+            self._check_layout(statement, uses)
         for name, value in self.names.items():
             if name[0] != "v" or before.get(name) is value:
                 continue
@@ -181,7 +181,7 @@ class Draw:
                     raise Refused
                 t.untyped_storage().data_ptr()  # raises where there is no memory
 
-    def _check_layout(self, uses: frozenset[str]) -> None:
+    def _check_layout(self, statement: str, uses: frozenset[str]) -> None:
         """Results that are no views are contiguous here; in PyTorch they may have their
         operands' order, on which it depends whether what is made of them shares their memory.
         """
@@ -189,6 +189,17 @@ class Draw:
             base = t._base if t._is_view() else t
             if name_in(e) in uses and base is not None and not base.is_contiguous():
                 raise Refused
+            if name_in(e) in uses and "as_strided" in statement and self._is_spacious(t):
+                raise Refused
+
+    def _is_spacious(self, t: torch.Tensor) -> bool:
+        """Whether PyTorch left more memory than there are elements: that of what a loss sums."""
+        memory = t.untyped_storage()
+        return memory.nbytes() > max(
+            other.numel() * other.itemsize
+            for _, other in self.tensors()
+            if other.untyped_storage().data_ptr() == memory.data_ptr()
+        )
 
     def _check_tangents(self, uses: frozenset[str], makes: frozenset[str]) -> None:
         """PyTorch's tangents of numbers that are multiplied are float64, whatever their dtype

@@ -84,6 +84,15 @@ torch.lu(torch.eye(2), out=(v0, v1))""",
 v0 = torch.tensor([0.25, 0.75], requires_grad=True)
 v1 = torch.poisson(v0)
 v1.sum().backward()""",
+    "each result of a call has a history": """
+v0 = torch.tensor([[1.0], [2.0]], requires_grad=True)
+v1 = torch.triangular_solve(v0, torch.tensor([[2.0, 1.0], [0.0, 3.0]]))
+v1[1].register_hook(lambda g: g * 2)
+(v1[0].sum() + v1[1].sum()).backward()
+v3 = v0.detach().requires_grad_()
+v4 = torch.native_group_norm(torch.ones(1, 2, 3), v3[:, 0], None, 1, 2, 3, 1, 0.5)
+v4[1].register_hook(lambda g: g * 2)
+v5 = [v.requires_grad for v in v4]""",
 }
 
 

@@ -10,6 +10,7 @@ from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.ir.host import takes_batches
 from rushlight.ops.complex_parts import COMPLEX
+from rushlight.ops.creation import unrelated
 from rushlight.ops.elementwise import WHERE, conjugate, scaled
 from rushlight.ops.linear_algebra import (
     SVD_OP,
@@ -272,7 +273,8 @@ def triangular_solve(
     check_matrix("triangular_solve", b, "b")
     a = A.mT if transpose else A
     found = solve_triangular(a, b, upper=upper != transpose, unitriangular=unitriangular)
-    return triangular_solve_result(found, A.expand(*found.shape[:-2], *A.shape[-2:]).clone())
+    repeated = A.expand(*found.shape[:-2], *A.shape[-2:]).clone()
+    return triangular_solve_result(found, unrelated(repeated, b))
 
 
 # -- determinants

@@ -7,6 +7,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import errors, refusals, views
 from rushlight.config import gradients_off
+from rushlight.ops.creation import unrelated
 from rushlight.ops.elementwise import CAST, WHERE, scaled
 from rushlight.ops.registry import Op, public
 from rushlight.ops.statistics import INVERSE_STD, NORMALISED
@@ -241,7 +242,9 @@ def native_group_norm(
     rows = _wide(input).reshape(N, group, C // group * HxW)
     inverse = INVERSE_STD(rows, dim=(2,), eps=float(eps)).reshape(N, group)
     made = group_norm(input, group, weight, bias, eps)
-    return made, *_statistics(input, (weight, bias), rows.mean(2), inverse)
+    statistics = _statistics(input, (weight, bias), rows.mean(2), inverse)
+    parameters = [p for p in (weight, bias) if p is not None]
+    return made, *(unrelated(s, *parameters) for s in statistics)
 
 
 def _update_running(running: Any, measured: Any, momentum: float) -> None:
