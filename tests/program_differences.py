@@ -121,10 +121,11 @@ def _reads_its_target(line: str, names: dict[str, Any]) -> bool:
     for call in ast.walk(ast.parse(line)):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
+        if not call.func.attr.endswith("_"):
+            continue
         given = [*call.args, *(k.value for k in call.keywords)]
-        if call.func.attr.endswith("_") and (
-            _memories(call.func.value, names) & set().union(*(_memories(a, names) for a in given))
-        ):
+        target = _memories(call.func.value, names)
+        if any(target & _memories(value, names) for value in given):
             return True
     return False
 

@@ -193,7 +193,7 @@ class Draw:
                 raise Refused
 
     def _is_spacious(self, t: torch.Tensor) -> bool:
-        """Whether PyTorch left more memory than there are elements: that of what a loss sums."""
+        """Whether PyTorch left more memory than elements: that of what a loss adds up."""
         memory = t.untyped_storage()
         return memory.nbytes() > max(
             other.numel() * other.itemsize
