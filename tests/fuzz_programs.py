@@ -33,7 +33,7 @@ import program_differences as differences
 import program_tables as tables
 import torch
 from program_draws import Draw, execute, literal, name_in, names_of, namespace
-from program_noise import Noise, all_tensors
+from program_noise import Noise, NoisyOperators, all_tensors
 from program_samples import database
 
 import rushlight
@@ -48,7 +48,8 @@ RELATIVE = {
 _WIDER = {"complex64": "complex128"}
 CHUNK = 100  # programs that a process runs
 _NOISY = 3  # runs of PyTorch with moved results
-_DOUBTED = 20  # such runs where a value is wrong by those
+_DOUBTED = 12  # such runs where a value is wrong by those
+_OPERATORS = 6  # and with moved results of operators
 _AMPLIFIED = 64.0  # how much farther than those a right value may be
 _MISSED = 4.0  # how much farther than PyTorch's are from those in wider numbers
 _SECONDS = 60  # of processors for a trial
@@ -209,7 +210,7 @@ def expected(lines: Lines) -> Expected:
 
 
 def moved_by_rounding(lines: Lines, clean: list[Item], seeds: Iterable[int]) -> list[Any]:
-    """How far PyTorch's values move where what they are made of moves by a few units in the
+    """How far PyTorch's values move where the results of statements move by a few units in the
     last place; infinite where rounding makes something else of them.
     """
     text = "\n".join(lines)
@@ -235,11 +236,15 @@ def _farther(bounds: list[Any], clean: list[Item], other: list[Item]) -> list[An
 
 
 def doubted(want: Expected) -> Expected:
-    """The same values with bounds from more runs, and from one whose narrow floating numbers
-    are float64: a value as near to that as PyTorch's own is no fault.
+    """The same values with bounds from more runs: with other results of statements, with those
+    of every operator moved, and with narrow floating numbers that are float64. A value as near
+    to those as PyTorch's own is no fault.
     """
     moved = moved_by_rounding(want.lines, want.found, range(_NOISY, _DOUBTED))
     bounds = [np.maximum(*pair) for pair in zip(want.bounds, moved)]
+    for seed in range(_OPERATORS):
+        with contextlib.suppress(Raised), NoisyOperators(seed):
+            bounds = _farther(bounds, want.found, run(torch, want.lines))
     narrow = r"torch\.(b?float16|float32|complex64)\b"
     wider = [
         re.sub(narrow, lambda m: f"torch.{_WIDER.get(m[1], 'float64')}", line)

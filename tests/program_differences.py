@@ -11,7 +11,7 @@ from typing import Any
 
 import program_tables as tables
 import torch
-from program_draws import names_of, tensors_in
+from program_draws import names_of, overlaps, tensors_in
 
 # Results that differ from PyTorch's and are right: random numbers, free signs, bytes;
 # PyTorch's bessel_j0 and airy_ai have seven right digits, its other Bessel functions ten, its
@@ -167,6 +167,11 @@ def _has_no_elements(line: str, names: dict[str, Any]) -> bool:
     return any(t.numel() == 0 for t in _operands(line, names))
 
 
+def _overlaps(line: str, names: dict[str, Any]) -> bool:
+    """Tangents are laid out as what they belong to, so those of what overlaps are overwritten."""
+    return any(overlaps(t) for t in _operands(line, names))
+
+
 def _derives_statistics(line: str, names: dict[str, Any]) -> bool:
     """Means and deviations that native_group_norm gives have a history without gradients."""
     return any(t.requires_grad for t in _operands(line, names))
@@ -181,4 +186,5 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"cond\(", _is_singular),
     (r"conv", _has_no_elements),
     (r"native_group_norm", _derives_statistics),
+    (tables.FORWARD, _overlaps),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from program_draws import tensors_in
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def all_tensors(value: Any, label: str) -> Iterator[tuple[str, Any]]:
@@ -39,16 +40,50 @@ class Noise:
         self.known = now  # memory that is free again may be used for another result
 
     def move(self, t: torch.Tensor) -> None:
-        if not (t.is_floating_point() or t.is_complex()) or not t.numel():
+        data = _numbers(t)
+        if data is None:
             return
-        data = torch.view_as_real(t.data.resolve_conj()) if t.is_complex() else t.data
-        wide, eps = data.double(), torch.finfo(t.dtype).eps
-        bits = wide.contiguous().view(torch.int64).bitwise_xor(0x5DEECE66D * (self.seed + 1))
-        if self.freely:
-            bits += torch.arange(bits.numel()).reshape(bits.shape)
-        bits = (bits * -7046029254386353131) >> 40
-        factor = 1 + 4 * eps * (bits % 1024 - 512).double() / 512
-        whole = (wide == wide.round()) & (wide.abs() < min(0.01 / eps, 1e6))
-        stays = whole | ~wide.isfinite() | torch.isin(wide, self.moved)
-        data.copy_(torch.where(stays, wide, wide * factor))
+        stays = torch.isin(data.double(), self.moved)
+        data.copy_(torch.where(stays, data, _moved(data, self.seed, self.freely)))
         self.moved = torch.cat([self.moved, data.double().reshape(-1)])
+
+
+class NoisyOperators(TorchDispatchMode):
+    """Moves what each operator makes, also in derivatives and inside of functions."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        made = operator(*args, **kwargs or {})
+        schema = operator._schema
+        if schema.is_mutable or any(r.alias_info for r in schema.returns):
+            return made
+        for _, t in tensors_in(made):
+            data = _numbers(t)
+            if data is not None:
+                data.copy_(_moved(data, self.seed, False))
+        return made
+
+
+def _numbers(t: torch.Tensor) -> torch.Tensor | None:
+    """The memory of a tensor of floating numbers that has some."""
+    if not (t.is_floating_point() or t.is_complex()) or not t.numel():
+        return None
+    if t._is_zerotensor() or t.device.type != "cpu":
+        return None
+    return torch.view_as_real(t.data.resolve_conj()) if t.is_complex() else t.data
+
+
+def _moved(data: torch.Tensor, seed: int, freely: bool) -> torch.Tensor:
+    wide, eps = data.double(), torch.finfo(data.dtype).eps
+    bits = wide.contiguous().view(torch.int64).bitwise_xor(0x5DEECE66D * (seed + 1))
+    if freely:
+        bits += torch.arange(bits.numel()).reshape(bits.shape)
+    bits = (bits * -7046029254386353131) >> 40
+    factor = 1 + 4 * eps * (bits % 1024 - 512).double() / 512
+    whole = (wide == wide.round()) & (wide.abs() < min(0.01 / eps, 1e6))
+    return torch.where(whole | ~wide.isfinite(), wide, wide * factor).to(data.dtype)

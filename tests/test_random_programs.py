@@ -99,3 +99,15 @@ v5 = [v.requires_grad for v in v4]""",
 @pytest.mark.parametrize("program", FOUND.values(), ids=FOUND)
 def test_programs_that_once_failed(program: str) -> None:
     assert fuzz_programs.trial(program.strip().splitlines()) == ("", "")
+
+
+def test_rounding_does_not_explain_a_wrong_value() -> None:
+    program = [
+        "v0 = torch.tensor([0.1, 0.7, -1.3], dtype=torch.float32)",
+        "v1 = torch.func.grad(lambda a: a.softmax(-1).square().sum().exp())(v0)",
+    ]
+    want = fuzz_programs.expected(program)
+    got = fuzz_programs.run(fuzz_programs.rushlight, program)
+    assert not fuzz_programs.against(want, got)
+    got[1].value[2] *= 1.01
+    assert fuzz_programs.against(want, got).startswith("v1 (float32 (3,)) at (np.int64(2),)")
