@@ -168,7 +168,7 @@ def _has_no_elements(line: str, names: dict[str, Any]) -> bool:
 
 
 def _overlaps(line: str, names: dict[str, Any]) -> bool:
-    """Tangents are laid out as what they belong to, so those of what overlaps are overwritten."""
+    """Tangents are laid out as what they belong to, so those of what overlaps overlap."""
     return any(overlaps(t) for t in _operands(line, names))
 
 
