@@ -39,6 +39,7 @@ from program_samples import database
 import rushlight
 from rushlight import config
 from rushlight.ops.registry import PUBLIC
+from rushlight.trace import trace
 
 Lines = list[str]
 RELATIVE = {
@@ -134,11 +135,17 @@ def tensor_item(library: Any, label: str, value: Any) -> Item:
 
 @contextlib.contextmanager
 def reference() -> Iterator[None]:
+    """The backend that interprets, in a trace that has none of the programs of the other."""
+    rushlight.cpu.synchronize()
+    before, trace.local.trace = trace.local.trace, trace.Trace()
+    trace.every_trace.add(trace.local.trace)
     config.process.backend = "reference"
     try:
         yield
+        rushlight.cpu.synchronize()
     finally:
         config.process.backend = "compiled"
+        trace.local.trace = before
 
 
 def read_all(line: str, names: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from program_draws import names_of, overlaps, tensors_in
 FREE = (
     r"rand|dropout|poisson|binomial|multinomial|bernoulli|normal_?\(|cauchy|exponential|geometric|"
     r"uniform|gumbel|rrelu|fractional|lowrank|svd|eig|\.qr|lstsq|alpha_dropout|bessel_[jy]|view\(torch|"
-    r"unique|airy|bicubic|ihfft.*out=|kthvalue|topk|mode\(|median\((?!.*values)|sort\((?!.*stable)"
+    r"_gamma\(|unique|airy|bicubic|ihfft.*out=|kthvalue|topk|mode\(|median\((?!.*values)|sort\((?!.*stable)"
 )
 # Errors of ours alone: PyTorch makes infinities, lets pass what is empty, or deprecates it; it
 # goes backward again where nothing was saved.

@@ -255,6 +255,8 @@ LAYERS = templates(r"""
 {new} = torch.gather({x1}, {d}, torch.zeros({shape}, dtype=torch.int64))
 {new} = torch.take_along_dim({real}, {real}.argsort({d}, stable=True), {d})
 {new} = {x1}.index_select({d}, torch.tensor([0, 0, -1 + {n}]))
+with torch.autocast('cpu', dtype=torch.bfloat16):\n    {new} = {x2} @ {x2}.mT
+with torch.autocast('cpu', dtype=torch.bfloat16):\n    {new} = ({x2} @ {x2}.mT.sin()).softmax({e}) + {c}
 """)
 
 GRADIENTS = templates(r"""
@@ -494,6 +496,10 @@ torch.embedding_renorm_({x2}, torch.tensor([0]), 1.0, 2.0)
 {new} = {any}.untyped_storage().nbytes()
 {new} = torch.is_storage({any})
 {new} = {any}.to_dense()
+{new} = torch._neg_view({x}) * 1
+{new} = {real}.detach().clone()\n{new}.map2_({same}.detach(), {same}.detach(), lambda a, b, c: a * b + c)
+{new} = {any}.storage().nbytes()
+{new} = torch._standard_gamma({real}.detach().abs() + 0.1)
 """)
 
 # Samples that are not drawn: private operators, sparse ones, those of CUDA or without elements.
