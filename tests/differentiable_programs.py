@@ -217,7 +217,8 @@ def recurrent(kind: Any) -> Any:
 def steps() -> dict[str, Step]:
     """A step of each op that the programs, their gradients and second gradients record."""
     found: dict[str, Step] = {}
-    record, record_two = recorder.record, recorder.record_two
+    plain = recorder.record, recorder.record_one, recorder.record_two
+    record, record_one, record_two = plain
 
     def note(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> None:
         smooth = [o for o in operands if hasattr(o, "_storage") and o.dtype in _WIDE]
@@ -229,16 +230,20 @@ def steps() -> dict[str, Step]:
         note(op, operands, attrs)
         return record(op, operands, attrs)
 
+    def spy_one(op: Op, a: Any, attrs: tuple[Any, ...]) -> Any:
+        note(op, (a,), attrs)
+        return record_one(op, a, attrs)
+
     def spy_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:
         note(op, (a, b), attrs)
         return record_two(op, a, b, attrs)
 
-    recorder.record, recorder.record_two = spy, spy_two
+    recorder.record, recorder.record_one, recorder.record_two = spy, spy_one, spy_two
     try:
         for program in PROGRAMS:
             _run(program)
     finally:
-        recorder.record, recorder.record_two = record, record_two
+        recorder.record, recorder.record_one, recorder.record_two = plain
     return found
 
 

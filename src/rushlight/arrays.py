@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any  # the API takes numbers, nested lists, ar
 
 import numpy as np
 
-from rushlight import config, errors, float8, large_joins
+from rushlight import config, errors, float8, large_joins, views
 from rushlight import dtypes as dt
 from rushlight.advice import warn_caller
 from rushlight.devices import check_usable
@@ -24,7 +24,7 @@ from rushlight.trace.inference import note_data
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.trace import hooks
 from rushlight.trace.value import Storage, Value
-from rushlight.views import View
+from rushlight.views import Recast, View
 
 if TYPE_CHECKING:
     from rushlight.tensor import Tensor
@@ -127,10 +127,28 @@ def joined(parts: Sequence[Tensor], dim: int, kind: dtype) -> Tensor:
     shape[dim] = sum([p._shape[dim] for p in parts])
     value = Value(TensorType(tuple(shape), kind))
     value.buffer = buffers.Buffer(value.type.nbytes)
-    if not large_joins.join(parts, dim, kind, value.type.shape, value.buffer.address):
+    address = value.buffer.address
+    if not large_joins.join(parts, dim, kind, value.type.shape, address) and not _laid_in_turn(
+        parts, dim, kind, address
+    ):
         stored = value.buffer.as_numpy(kind.storage, value.type.shape)
         np.concatenate([p._array() for p in parts], dim, out=stored)
     return make_tensor(hooks.tensor_class, Storage(value), value.type)
+
+
+def _laid_in_turn(parts: Sequence[Tensor], dim: int, kind: dtype, address: int) -> bool:
+    """Copy parts that follow one another in the result's memory, whole; False, and nothing is
+    copied, where they do not.
+    """
+    if any(size != 1 for size in parts[0]._shape[:dim]):
+        return False
+    if not all([p.is_contiguous() and type(p._view) is not Recast for p in parts]):
+        return False
+    for p in parts:
+        nbytes = views.numel(p._shape) * kind.itemsize
+        ctypes.memmove(address, p.data_ptr(), nbytes)
+        address += nbytes
+    return True
 
 
 def tensor_of_number(number: float, kind: dtype) -> Tensor:

@@ -47,7 +47,7 @@ def join(parts: Sequence[Any], dim: int, kind: dtype, shape: Shape, address: int
         program = _programs[key]
         if program is None:
             program = _programs[key] = _program(dim, kind, places)
-        first = [p._storage.value.buffer.address + p._offset * kind.itemsize for p in parts]
+        first = [p.data_ptr() for p in parts]
         program.run([first[i] for i in program.leaves], [], [address])
     return True
 

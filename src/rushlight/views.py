@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import index
 from typing import Any, NamedTuple  # Any: what is to be a number
 
@@ -11,6 +12,7 @@ from rushlight import errors
 from rushlight.dtypes import dtype
 
 Shape = tuple[int, ...]
+_REMEMBERED = 1 << 13  # answers about views, which a program asks again and again
 
 
 class View(NamedTuple):
@@ -98,7 +100,8 @@ def broadcast_shapes(op: str, *shapes: Sequence[int]) -> Shape:
     return tuple(out)
 
 
-def expand(view: View, shape: Sequence[int]) -> View:
+@lru_cache(_REMEMBERED)
+def expand(view: View, shape: Shape) -> View:
     """The view broadcast to `shape` (which must be a broadcast of it)."""
     extra = len(shape) - len(view.shape)
     strides = [0] * extra
@@ -107,13 +110,15 @@ def expand(view: View, shape: Sequence[int]) -> View:
     return View(tuple(shape), tuple(strides), view.offset)
 
 
-def permute(view: View, dims: Sequence[int]) -> View:
+@lru_cache(_REMEMBERED)
+def permute(view: View, dims: Shape) -> View:
     return View(
         tuple(view.shape[d] for d in dims), tuple(view.strides[d] for d in dims), view.offset
     )
 
 
-def resolve_shape(op: str, shape: Sequence[int], own: Sequence[int]) -> Shape:
+@lru_cache(_REMEMBERED)
+def resolve_shape(op: str, shape: Shape, own: Shape) -> Shape:
     """`shape` with its one -1 filled in from the element count of `own`."""
     count = numel(own)
     unknown = [i for i, size in enumerate(shape) if size == -1]
@@ -135,7 +140,8 @@ def resolve_shape(op: str, shape: Sequence[int], own: Sequence[int]) -> Shape:
     return tuple(shape)
 
 
-def try_reshape(view: View, shape: Sequence[int]) -> View | None:
+@lru_cache(_REMEMBERED)
+def try_reshape(view: View, shape: Shape) -> View | None:
     """The same elements in order under a new shape without copying; None if impossible."""
     count = numel(view.shape)
     if count == 0:

@@ -182,6 +182,10 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:
     return _plain_record(op, operands, attrs)
 
 
+def _record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:
+    return record(op, (x,), attrs)
+
+
 def _record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:
     return record(op, (a, b), attrs)
 
@@ -232,6 +236,7 @@ def _sum_of_each(
 
 _SWITCHED = (  # where, the name, without levels and with them
     (recorder, "record", _plain_record, record),
+    (recorder, "record_one", recorder.record_one, _record_one),
     (recorder, "record_two", recorder.record_two, _record_two),
     (recorder, "has_tangent", recorder.has_tangent, has_tangent),
     (hooks, "alias", _plain_alias, _alias),

@@ -106,7 +106,7 @@ class BatchBuilder(Builder):
         steps = dict(zip(levels_of(ref), own.strides, strict=False))
         sample = View(own.shape[count:], own.strides[count:], own.offset)
         if shape is not None:
-            sample = views.expand(sample, shape)
+            sample = views.expand(sample, tuple(shape))
         strides = tuple([steps.get(level, 0) for level in levels])
         sizes = (*sizes_of(levels), *sample.shape)
         whole = View(sizes, (*strides, *sample.strides), own.offset)

@@ -162,18 +162,18 @@ class Builder:
     def expand(self, x: Ref, shape: Shape) -> Ref:
         if x.shape == shape:
             return x
-        return Ref(self, x.node, views.expand(view_of(x.arg), shape), x.weak)
+        return Ref(self, x.node, views.expand(view_of(x.arg), tuple(shape)), x.weak)
 
     @over_planes
     def permute(self, x: Ref, dims: Sequence[int]) -> Ref:
-        return Ref(self, x.node, views.permute(view_of(x.arg), dims))
+        return Ref(self, x.node, views.permute(view_of(x.arg), tuple(dims)))
 
     @over_planes
     def reshape(self, x: Ref, shape: Shape) -> Ref:
         """The same elements in order; copies when no single view says so."""
         if x.shape == shape:
             return x
-        found = views.try_reshape(view_of(x.arg), shape)
+        found = views.try_reshape(view_of(x.arg), tuple(shape))
         if found is None:
             return self.reshape(self.copy(x), shape)
         return Ref(self, x.node, found)

@@ -150,10 +150,13 @@ SCATTER = Op(
 def check_along(op: str, x: Any, dim: int, index: Any, source: Any = None) -> int:
     """The dimension of a gather or scatter, after checking its operands against each other."""
     at = views.dim_index(op, dim, x.ndim)
-    if not index.numel():
+    shape = index._shape
+    if not views.numel(shape):
         return at
     if index.dtype not in (dt.int64, dt.int32):
         raise RuntimeError(f"{op}(): Expected dtype int64 for index")
+    if x._shape == shape and (source is None or source._shape == shape):
+        return at
     if max(index.ndim, 1) != max(x.ndim, 1):
         raise RuntimeError(
             f"{op}: Index tensor must have the same number of dimensions as input tensor, got "
@@ -200,16 +203,17 @@ def _scatter(op: str, x: Any, dim: int, index: Any, source: Any, kind: str) -> A
     at = check_along(op, x, dim, index, source if is_tensor else None)
     if is_tensor and source.dtype is not x.dtype:
         raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype")
-    if not index.numel():
+    if not views.numel(index._shape):
         return x.clone()
     shape = x._shape
-    if not x.ndim:
+    if not shape:
         x = x.reshape(1)
-    if not index.ndim:
+    if not index._shape:
         index = index.reshape(1)
-    if is_tensor and not source.ndim:
+    if is_tensor and not source._shape:
         source = source.reshape(1)
-    return SCATTER(x, source, index, dim=at, kind=kind).reshape(shape)
+    made = SCATTER(x, source, index, dim=at, kind=kind)
+    return made if shape else made.reshape(())
 
 
 _OLD_REDUCES = {None: "set", "add": "add", "multiply": "mul"}

@@ -6,6 +6,7 @@ again. `linear` is an op of its own because its bias joins in the accumulator.
 
 from __future__ import annotations
 
+import functools
 import string
 from typing import Any  # operands are tensors and numbers
 
@@ -65,6 +66,7 @@ DOT = Op(  # a reduction: a product of vectors has nothing that registers could 
 # -- linear
 
 
+@functools.cache
 def letters_for(count: int, without: str = "") -> str:
     """`count` different letters, none of them in `without`."""
     free = [c for c in string.ascii_letters if c not in without]
@@ -156,26 +158,34 @@ def matmul(input: Any, other: Any = None, *, tensor2: Any = None) -> Any:
     tensor([[1., 2.]])
     """
     a, b = input, tensor2 if other is None else other
-    if a.ndim == 0 or b.ndim == 0:
+    own, others = len(a._shape), len(b._shape)
+    if own == 0 or others == 0:
         raise RuntimeError(
-            f"matmul: both arguments to matmul need to be at least 1D, but they are {a.ndim}D "
-            f"and {b.ndim}D"
+            f"matmul: both arguments to matmul need to be at least 1D, but they are {own}D "
+            f"and {others}D"
         )
-    if a.ndim == b.ndim == 1:
+    if own == others == 1:
         return DOT(a, b)
-    if b.ndim <= 2:
-        rows = letters_for(a.ndim - 1, "kn")
-        column = "n" if b.ndim == 2 else ""
-        return CONTRACT(a, b, equation=f"{rows}k,k{column}->{rows}{column}")
-    row = "m" if a.ndim > 1 else ""
-    batch = views.broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2])
-    if a.ndim <= 2:  # only b has batches
-        letters = letters_for(b.ndim - 2, "kmn")
-        return CONTRACT(a, b, equation=f"{row}k,{letters}kn->{letters}{row}n")
-    letters = letters_for(len(batch), "kmn")
-    a = a if a.shape[:-2] == batch else a.expand(*batch, *a.shape[-2:])
-    b = b if b.shape[:-2] == batch else b.expand(*batch, *b.shape[-2:])
-    return CONTRACT(a, b, equation=f"{letters}mk,{letters}kn->{letters}mn")
+    if own > 2 and others > 2:
+        batch = views.broadcast_shapes("matmul", a._shape[:-2], b._shape[:-2])
+        a = a if a._shape[:-2] == batch else a.expand(*batch, *a._shape[-2:])
+        b = b if b._shape[:-2] == batch else b.expand(*batch, *b._shape[-2:])
+        own = others = len(batch) + 2
+    return CONTRACT(a, b, equation=product_equation(own, others))
+
+
+@functools.cache
+def product_equation(own: int, others: int) -> str:
+    """The product of matrices (vectors) of so many dimensions; only one of the operands has
+    batches, or both have the same.
+    """
+    if others <= 2:
+        rows, column = letters_for(own - 1, "kn"), "n" * (others - 1)
+        return f"{rows}k,k{column}->{rows}{column}"
+    batch, row = letters_for(others - 2, "kmn"), "m" if own > 1 else ""
+    if own <= 2:
+        return f"{row}k,{batch}kn->{batch}{row}n"
+    return f"{batch}mk,{batch}kn->{batch}mn"
 
 
 def check_ndim(op: str, name: str, x: Any, ndim: int) -> None:

@@ -22,6 +22,8 @@ def checked_value(op: str, value: Any, kind: dtype) -> Any:
 
     RuntimeError if the dtype cannot hold it, OverflowError for integers of more than 64 bits.
     """
+    if type(value) is float and abs(value) <= _LARGEST.get(kind, -1):
+        return value
     if not isinstance(value, int | float | complex):
         return value
     if isinstance(value, int) and not -(2**63) <= value < 2**64:

@@ -241,6 +241,8 @@ def getitem(input: Any, key: Any) -> Any:
     >>> x[1, ::2], x[x > 3]
     (tensor([3, 5]), tensor([4, 5]))
     """
+    if _is_tensor(key) and key.dtype is dt.int64 and input._shape:
+        return INDEX(input, key, dims=(0,), wraps=True)
     parsed = parse(input, key)
     if not parsed.arrays:
         return parsed.turn(take_view(PICK, input, items=tuple(parsed.items)))

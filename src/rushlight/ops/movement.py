@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
@@ -303,18 +304,24 @@ def permute(input: Any, *dims: Any, **named: Any) -> Any:
             [2., 4.]])
     """
     wanted = sizes_of((given_by("permute", named, "dims"),) if named else dims)
-    if len(wanted) != input.ndim:
+    return take_view(PERMUTE, input, dims=_order(wanted, len(input._shape)))
+
+
+@lru_cache(1 << 10)
+def _order(wanted: Shape, ndim: int) -> Shape:
+    """The dimensions in their new order, counted from the first."""
+    if len(wanted) != ndim:
         raise RuntimeError(
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the "
-            f"length of the desired ordering of dimensions i.e. input.dim() = {input.ndim} is "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {ndim} is "
             f"not equal to len(dims) = {len(wanted)}"
         )
-    order = tuple(views.dim_index("permute", d, input.ndim) for d in wanted)
-    if sorted(order) != list(range(input.ndim)):
+    order = tuple(views.dim_index("permute", d, ndim) for d in wanted)
+    if sorted(order) != list(range(ndim)):
         raise RuntimeError(
-            f"permute: dims {list(order)} must name each of the {input.ndim} dimensions once"
+            f"permute: dims {list(order)} must name each of the {ndim} dimensions once"
         )
-    return take_view(PERMUTE, input, dims=order)
+    return order
 
 
 @public("torch", name="permute")

@@ -217,13 +217,23 @@ class Op:
 
     def __call__(self, *operands: Any, **attrs: Any) -> Any:
         """Record the operation on tensors and Python numbers."""
+        given = self.in_order(attrs)
         try:
-            if not self.attrs:
-                return recorder.record(self, operands, ())
-            return recorder.record(self, operands, tuple([attrs[a] for a in self.attrs]))
+            count = len(operands)
+            if count == 1:
+                return recorder.record_one(self, operands[0], given)
+            if count == 2:
+                return recorder.record_two(self, operands[0], operands[1], given)
+            return recorder.record(self, operands, given)
         except errors.NotAnOperandError as error:
             place = next((i for i, x in enumerate(operands, 1) if x is error.got), 0)
             raise errors.not_an_operand(self.name, place, error.got) from None
+
+    def in_order(self, attrs: dict[str, Any]) -> tuple[Any, ...]:  # hot
+        """Attributes as the declaration orders them."""
+        if tuple(attrs) == self.attrs:
+            return tuple(attrs.values())
+        return tuple([attrs[name] for name in self.attrs])
 
     def __getattr__(self, name: str) -> Any:
         """`uses` and `uses_out`, found when first asked for: reading bytecode takes time."""
@@ -332,6 +342,7 @@ class Recorder:
     """
 
     record: Callable[[Op, tuple[Any, ...], tuple[Any, ...]], Any]
+    record_one: Callable[[Op, Any, tuple[Any, ...]], Any]
     record_two: Callable[[Op, Any, Any, tuple[Any, ...]], Any]
     view: Callable[[Op, Any, Any, tuple[Any, ...]], Any]  # (op, tensor, view, attrs) -> tensor
     write: Callable[[Any, Any, str], Any]  # (destination, source, name) -> destination

@@ -30,7 +30,7 @@ def view_op(
 
 
 def take_view(op: Op, x: Any, **attrs: Any) -> Any:
-    return recorder.apply_view(op, x, tuple(attrs[a] for a in op.attrs))
+    return recorder.view(op, x, op.type(x, **attrs), op.in_order(attrs))
 
 
 def own_view(x: Any) -> View:

@@ -43,11 +43,11 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
         tensor_class = hooks.tensor_class
         grad = op.is_differentiable and config.scopes.grad_enabled
         key: list[Any] = [op, attrs]
-        held: list[Value] = []
+        held: list[Value | None] = []  # None for Python numbers
         needs = False
         for x in operands:
             index = -1
-            view = None
+            view = value = None
             if isinstance(x, tensor_class):
                 value = x._storage.value
                 view = x._view
@@ -69,9 +69,10 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
                             trace.join_node(node)
                         index = node.index
                         needs = True
+                place = value.position
             else:
-                value = trace.join_number(x)
-            key += (value.position, view, index)
+                place = trace.number_position(x)
+            key += (place, view, index)
             held.append(value)
         whole_key = tuple(key)
         edge = trace.edge.children.get(whole_key)
@@ -84,7 +85,12 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
                 (x._node, x._output) if isinstance(x, tensor_class) else _NOWHERE
                 for x in operands
             )
-            kept = tuple([v if k else None for v, k in zip(held, edge.keeps, strict=True)])
+            kept = tuple(
+                [
+                    (v or trace.new_value(x.type, x.position)) if k else None
+                    for v, k, x in zip(held, edge.keeps, edge.operands, strict=True)
+                ]
+            )
             node = _node(trace, edge, pairs, kept)
         return (
             _result(trace, edge, node) if edge.out is not None else _results(trace, edge, node)
@@ -218,7 +224,7 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
         )
 
 
-recorder.record, recorder.record_two = record, record_two
+recorder.record, recorder.record_one, recorder.record_two = record, record_one, record_two
 _NOWHERE = (None, 0)
 _NONE_KEPT = (None,)
 _new = object.__new__

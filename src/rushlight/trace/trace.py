@@ -172,8 +172,8 @@ class Trace:
         Note: windows. The offset of a slice of data (a batch of a data set) must not be part of
         a step's key, or every batch would be a new program. A window shares memory with its
         base: a program that writes the base does so after everything has been read, and windows
-        that outlive it are copied first. A view of everything (a reshape) always starts at the
-        same place, so it needs no window.
+        that outlive it are copied first. A view of everything (a reshape, or everything
+        repeated) always starts at the same place, so it needs no window.
         """
         if self.no_windows and any(value is v for v in self.no_windows):
             return value, view
@@ -182,7 +182,8 @@ class Trace:
         known = self.windows.get(key)
         if known is not None:
             return known
-        if numel(view.shape) == numel(value.type.shape):
+        read = [size for size, stride in zip(view.shape, view.strides, strict=True) if stride]
+        if numel(read) == numel(value.type.shape):
             return value, view
         if value.type.is_meta or value.type.levels:
             return value, view
