@@ -211,7 +211,9 @@ def _ops_recorded(function: Callable[..., Any], name: str, example: str) -> list
 @contextmanager
 def _watched(code: CodeType, found: list[Op]) -> Iterator[None]:
     """Note the ops that are recorded below calls of this code."""
-    known = {name: getattr(recorder, name) for name in ("record", "record_one", "record_two", "view")}
+    known = {
+        name: getattr(recorder, name) for name in ("record", "record_one", "record_two", "view")
+    }
 
     def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
         def record(op: Op, *rest: Any) -> Any:

@@ -32,6 +32,7 @@ from rushlight.trace.value import Storage, Value
 from rushlight.views import AnyView
 
 Gradients = dict[int, Any]  # output number -> gradient
+_Result = tuple[int, TensorType, int, AnyView | None]  # whose, and how it is read
 
 
 class Ghost:
@@ -50,11 +51,13 @@ class Ghost:
 
 @dataclass(slots=True)
 class _Memo:
-    """What a remembered backward did: where it ended, and the gradients by accumulator."""
+    """What a remembered walk did: where it ended, and the gradients by accumulator, or by
+    what they were asked for.
+    """
 
     end: Edge
     numbers: list[Any]
-    gradients: list[tuple[int, TensorType, int, AnyView | None]]
+    gradients: list[_Result]
     freed: list[int]
 
 
@@ -153,30 +156,142 @@ def _remembered(trace: Any, root: Any, gradient: Any, retain_graph: bool) -> Non
     if memo is not None:
         _replay(trace, memo)
         return
-    leaves, numbers = len(trace.leaves), len(trace.numbers)
+    before = _Before(trace)
     accumulators = list(trace.accumulators)
-    epoch = trace.epoch
     walk = Walk(retain_graph, False)
     walk.start([root], [gradient])
     walk.run()
-    if trace.epoch != epoch or len(trace.leaves) != leaves or not trace.is_memoisable:
+    if not before.stayed_inside(trace):
         return
     results = []
     for i, accumulator in enumerate(accumulators):
         target = accumulator.target()
         if accumulator in walk.reached and target is not None and target._grad is not None:
-            value = target._grad._storage.value
-            results.append((i, value.type, value.position, target._grad._view))
-    if edge.memos is None:
-        edge.memos = {}
-    edge.memos[key] = _Memo(trace.edge, trace.numbers[numbers:], results, walk.freed)
+            results.append((i, *_described(target._grad)))
+    before.remember(key, trace, results, walk.freed)
+
+
+class _Before:
+    """Where a trace is before a walk that may be remembered."""
+
+    __slots__ = ("edge", "epoch", "leaves", "numbers")
+
+    def __init__(self, trace: Any) -> None:
+        self.edge, self.epoch = trace.edge, trace.epoch
+        self.leaves, self.numbers = len(trace.leaves), len(trace.numbers)
+
+    def stayed_inside(self, trace: Any) -> bool:
+        is_same = trace.epoch == self.epoch and len(trace.leaves) == self.leaves
+        return bool(is_same and trace.is_memoisable)
+
+    def remember(
+        self, key: tuple[Any, ...], trace: Any, results: list[_Result], freed: list[int]
+    ) -> None:
+        if self.edge.memos is None:
+            self.edge.memos = {}
+        self.edge.memos[key] = _Memo(trace.edge, trace.numbers[self.numbers :], results, freed)
+
+
+def _described(x: Any) -> tuple[TensorType, int, AnyView | None]:
+    value = x._storage.value
+    return value.type, value.position, x._view
+
+
+def gradients_by(
+    roots: Sequence[Any],
+    targets: Sequence[tuple[Node, int]],
+    given: Sequence[Any],
+    retain_graph: bool,
+    create_graph: bool,
+) -> list[Any]:
+    """The gradients of the roots by results of nodes (node, output number); None where a root
+    does not depend on one.
+    """
+    seeds = [seed(root, g, i) for i, (root, g) in enumerate(zip(roots, given, strict=True))]
+    walk = Walk(retain_graph, create_graph)
+    with recording:
+        trace = local.trace
+        if not create_graph and trace.is_memoisable:
+            key = _walk_key(trace, roots, targets, seeds, retain_graph)
+            if key is not None:
+                return _found_again(trace, key, walk, roots, targets, seeds)
+    walk.start(roots, seeds)
+    return walk.run_to(targets)
+
+
+def _found_again(
+    trace: Any,
+    key: tuple[Any, ...],
+    walk: Walk,
+    roots: Sequence[Any],
+    targets: Sequence[tuple[Node, int]],
+    seeds: Sequence[Any],
+) -> list[Any]:
+    """What the walk finds, as it was found before on this path if it was."""
+    memo = None if trace.edge.memos is None else trace.edge.memos.get(key)
+    if memo is not None:
+        return _handed_out(trace, memo, len(targets))
+    before, first = _Before(trace), trace.edge.next
+    walk.start(roots, seeds)
+    found = walk.run_to(targets)
+    results = [(i, *_described(g)) for i, g in enumerate(found) if g is not None]
+    positions = [position for _, _, position, _ in results]
+    # a gradient that is another one, or what was given, has to be the same tensor again
+    are_new = len(set(positions)) == len(positions) and all(p >= first for p in positions)
+    if are_new and before.stayed_inside(trace):
+        before.remember(key, trace, results, walk.freed)
+    return found
+
+
+def _walk_key(
+    trace: Any,
+    roots: Sequence[Any],
+    targets: Sequence[tuple[Node, int]],
+    seeds: Sequence[Any],
+    retain_graph: bool,
+) -> tuple[Any, ...] | None:
+    """What the outcome of a walk depends on besides the path; None where it cannot be said,
+    because something lies outside of the trace.
+    """
+    epoch = trace.epoch
+    key: list[Any] = ["gradients", retain_graph]
+    for root, grad in zip(roots, seeds, strict=True):
+        value, node = grad._storage.value, root._node
+        if node.epoch != epoch or grad._view is not None:
+            return None
+        if value.epoch != epoch:
+            if value.buffer is None or value.buffer.is_shared or value.type.is_meta:
+                return None
+            trace.join(value)
+        key += (node.index, root._output, value.position)
+    for node, output in targets:
+        if node.epoch != epoch:
+            return None
+        key += (node.index, output)
+    return tuple(key)
+
+
+def _handed_out(trace: Any, memo: _Memo, count: int) -> list[Any]:  # hot
+    """Jump to where the remembered walk ended; the gradients that it found."""
+    trace.edge = memo.end
+    trace.numbers.extend(memo.numbers)
+    found: list[Any] = [None] * count
+    for i, type, position, view in memo.gradients:
+        made = make_tensor(
+            trace_hooks.tensor_class, Storage(trace.new_value(type, position)), type
+        )
+        if view is not None:
+            set_view(made, view)
+        found[i] = made
+    _let_go(trace, memo)
+    return found
 
 
 def _replay(trace: Any, memo: _Memo) -> None:  # hot
     """Jump to where the remembered walk ended, and hand out its gradients."""
     trace.edge = memo.end
     trace.numbers.extend(memo.numbers)
-    accumulators, nodes = trace.accumulators, trace.nodes
+    accumulators = trace.accumulators
     cls = trace_hooks.tensor_class
     for i, type, position, view in memo.gradients:
         target = accumulators[i].target()
@@ -190,6 +305,12 @@ def _replay(trace: Any, memo: _Memo) -> None:  # hot
             target._grad = grad
         else:
             write_storage(trace, target._grad._storage, value)
+    _let_go(trace, memo)
+
+
+def _let_go(trace: Any, memo: _Memo) -> None:
+    """Free the nodes that a remembered walk has come by."""
+    nodes = trace.nodes
     for i in memo.freed:
         node = nodes[i]
         if node is not None:

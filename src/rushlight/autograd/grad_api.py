@@ -161,13 +161,7 @@ def grad(
 def _walk(
     roots: Sequence[Any], targets: Sequence[Any], given: Sequence[Any], keep: bool, create: bool
 ) -> list[Any]:
-    places = [_place(t) for t in targets]
-    seeds = [
-        engine.seed(root, g, i) for i, (root, g) in enumerate(zip(roots, given, strict=True))
-    ]
-    walk = engine.Walk(keep, create)
-    walk.start(roots, seeds)
-    return walk.run_to(places)
+    return engine.gradients_by(roots, [_place(t) for t in targets], given, keep, create)
 
 
 def _batched(

@@ -103,6 +103,9 @@ def _checked_alpha(op: str, alpha: Any, *operands: Any) -> Any:
     """The multiplier, which has no say in the result's dtype; refused where it is of a higher
     category than the result, as PyTorch does.
     """
+    own = getattr(operands[0], "dtype", None)
+    if own is not None and own.category is Category.FLOATING and type(alpha) is float:
+        return alpha
     kinds = [x.dtype.category if hasattr(x, "dtype") else of_number(x) for x in operands]
     kind = of_number(alpha) if not hasattr(alpha, "dtype") else alpha.dtype.category
     if kind is Category.BOOL and max(kinds) is not Category.BOOL:
