@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import rushlight as torch
@@ -85,3 +86,56 @@ def test_parameters_made_by_hand_are_no_part_of_the_first_step() -> None:
         assert weight.isfinite().all()
         edges.append(local.trace.edges)
     assert edges[0] == edges[-1], edges
+
+
+def asked(library, seed):
+    """Gradients asked for in several ways, of one tape and of others."""
+    rng = np.random.default_rng(seed)
+    x, w, b, given = (
+        library.tensor(rng.standard_normal(s)) for s in ((3, 4), (4, 2), 2, (3, 2))
+    )
+    leaves = [t.requires_grad_() for t in (x, w, b)]
+    y = (x @ w + b).tanh()
+    found = [*library.autograd.grad(y, leaves, given, retain_graph=True)]
+    found += library.autograd.grad(y, [w], given)
+    found += library.autograd.grad((x * x).sum(), x)
+    through = library.autograd.grad(x + b.sum(), [x, b], library.ones(3, 4).double())
+    through[0].mul_(2)
+    found += through
+    found += library.autograd.grad(((x * b[0]) * 2).sum(), [b, x, b])
+    return [g.detach().numpy().copy() for g in found]
+
+
+def test_gradients_that_are_asked_for_again_need_no_walk(monkeypatch) -> None:
+    theirs = pytest.importorskip("torch")
+    walks = []
+    run = engine.Walk.run
+    monkeypatch.setattr(engine.Walk, "run", lambda walk: (walks.append(walk), run(walk)))
+    counts = []
+    for seed in range(4):
+        walks.clear()
+        for ours, expected in zip(asked(torch, seed), asked(theirs, seed), strict=True):
+            np.testing.assert_allclose(ours, expected, rtol=1e-12)
+        counts.append(len(walks))
+    assert counts[0] == 5
+    assert counts[-1] < 5, "walks that were remembered were made again"
+
+
+def test_a_walk_that_is_remembered_frees_its_nodes_too() -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(3):
+        y = (x * x).sum()
+        torch.autograd.grad(y, x)
+        with pytest.raises(RuntimeError, match="second time"):
+            torch.autograd.grad(y, x)
+
+
+def test_what_is_written_into_one_gradient_is_not_in_another() -> None:
+    """The gradients of a sum's two operands may be one tensor, each time in the same way."""
+    x, y = (torch.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    seen = []
+    for _ in range(3):
+        first, second = torch.autograd.grad(((x + y) * 3).sum(), [x, y])
+        first.mul_(2)
+        seen.append((first.tolist(), second.tolist()))
+    assert seen[0] == seen[1] == seen[2]

@@ -142,7 +142,7 @@ def _laid_in_turn(parts: Sequence[Tensor], dim: int, kind: dtype, address: int) 
     """
     if any(size != 1 for size in parts[0]._shape[:dim]):
         return False
-    if not all([p.is_contiguous() and type(p._view) is not Recast for p in parts]):
+    if not all(p.is_contiguous() and type(p._view) is not Recast for p in parts):
         return False
     for p in parts:
         nbytes = views.numel(p._shape) * kind.itemsize

@@ -89,6 +89,9 @@ def is_whole(view: View, count: int) -> bool:
 
 def broadcast_shapes(op: str, *shapes: Sequence[int]) -> Shape:
     """NumPy's broadcasting rule; RuntimeError names every shape."""
+    first = shapes[0]
+    if all(shape == first for shape in shapes):
+        return tuple(first)
     ndim = max(len(s) for s in shapes)
     out = [1] * ndim
     for axis in range(-1, -ndim - 1, -1):

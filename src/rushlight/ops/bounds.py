@@ -1,4 +1,4 @@
-"""Indices that are looked at when an op is called, because they are in memory already.
+"""Elements that are looked at when an op is called: indices in memory, and extremes.
 
 Kernels find every index out of range, at the flush. One that can be seen at once raises on the
 user's line.
@@ -31,3 +31,11 @@ def check_known(
     if len(places):
         place = tuple(int(i) for i in places[0])
         raise errors.index_out_of_range(op, "", "", (name, int(numbers[place]), size, place))
+
+
+def extremes(x: Any) -> tuple[Any, Any]:
+    """The least and the largest element, as numbers: few are looked at without a program."""
+    if x.numel() > MANY:
+        return x.min().item(), x.max().item()
+    numbers = x._numbers()
+    return numbers.min().item(), numbers.max().item()

@@ -8,7 +8,7 @@ from rushlight import dtypes as dt
 from rushlight import errors, refusals, views
 from rushlight.config import gradients_off
 from rushlight.ops import batching
-from rushlight.ops.bounds import check_known
+from rushlight.ops.bounds import check_known, extremes
 from rushlight.ops.elementwise import WHERE
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.views import View
@@ -377,8 +377,7 @@ def _bag_maxima(rows: Any, bags: Any, count: int, is_counted: Any) -> Any:
 def _least_and_most(classes: Any, count: int) -> tuple[int, int]:
     if classes.is_meta and count != -1:
         return 0, count - 1
-    numbers = classes.detach()._numbers()  # few: a program each would take as long as the rest
-    return (int(numbers.min()), int(numbers.max())) if numbers.size else (0, -1)
+    return extremes(classes.detach()) if classes.numel() else (0, -1)
 
 
 @public("F")

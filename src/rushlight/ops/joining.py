@@ -72,7 +72,7 @@ def cat(tensors: Any, dim: int = 0) -> Any:
     kind = common_dtype(parts)
     full = [p for p in parts if p._shape != (0,)] or parts[:1]  # (0,) joins anything
     first = full[0]._shape
-    if not all([p._shape for p in parts]):
+    if not all(p._shape for p in parts):
         raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
     at = views.dim_index("cat", dim, len(first))
     for i, p in enumerate(full):

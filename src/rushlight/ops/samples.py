@@ -11,6 +11,7 @@ from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
 from rushlight.layout import check_layout
 from rushlight.ops import batching
+from rushlight.ops.bounds import extremes
 from rushlight.ops.creation import shape_of as _shape_of
 from rushlight.ops.creation import unrelated, with_grad
 from rushlight.ops.random import NORMAL, UNIFORM, draw, floating, next_counter, source_of
@@ -49,7 +50,7 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
     values = input.detach()
     is_read = input.numel() and not input.is_meta and not batching.levels_of(values)
     if not config.scopes.inference and is_read:
-        least, most = float(values.min()), float(values.max())
+        least, most = extremes(values)
         if not (least >= 0 and most <= 1):
             raise RuntimeError(
                 f"Expected p_in >= 0 && p_in <= 1 to be true, but got values from {least} to "
@@ -204,7 +205,7 @@ def normal(
     for x in (std,):
         is_known = hasattr(x, "_storage") and x.numel() and not x.is_meta
         is_known = is_known and not batching.levels_of(x)
-        least = float(x.min()) if is_known else x
+        least = extremes(x)[0] if is_known else x
         if not hasattr(least, "_storage") and not least >= 0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {least}")
     if size is None and tensors:

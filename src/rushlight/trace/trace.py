@@ -177,14 +177,14 @@ class Trace:
         """
         if self.no_windows and any(value is v for v in self.no_windows):
             return value, view
+        count = numel(value.type.shape)
+        if numel(view.shape) == count or _read_once(view) == count:
+            return value, view
         # by its buffer, which window_bases keeps alive: the id of a value could come again
         key = (id(value.buffer), value.type.dtype, view)
         known = self.windows.get(key)
         if known is not None:
             return known
-        read = [size for size, stride in zip(view.shape, view.strides, strict=True) if stride]
-        if numel(read) == numel(value.type.shape):
-            return value, view
         if value.type.is_meta or value.type.levels:
             return value, view
         found = self.windows[key] = hooks.make_window(value, view)
@@ -351,6 +351,11 @@ def number_type(number: Any) -> TensorType:
     if not isinstance(number, int | float | complex | np.number | np.bool_):
         raise errors.NotAnOperandError(number)
     return NUMBER_TYPES[of_number(number)]  # type: ignore[arg-type]
+
+
+def _read_once(view: AnyView) -> int:
+    """How many elements a view reads, not counting how often."""
+    return numel([n for n, stride in zip(view.shape, view.strides, strict=True) if stride])
 
 
 class _Local(threading.local):
