@@ -138,6 +138,15 @@ def test_errors_of_many_arguments_are_within_the_stated_bound(name: str, dtype: 
     )
 
 
+@pytest.mark.parametrize("x", [1e-300, 1e-9, 0.3, 0.999, 1.0, 7.5, 150.0, 1e9])
+@pytest.mark.parametrize("order", [0, 1])
+def test_the_reference_of_bessel_functions_agrees_with_mpmath(order: int, x: float) -> None:
+    with mpmath.workprec(256):
+        want = mpmath.besselk(order, mpmath.mpf(x)) * mpmath.exp(mpmath.mpf(x))
+        found = EXACT[f"special.scaled_modified_bessel_k{order}"](mpmath.mpf(x))
+        assert abs(found - want) < 1e-29 * want
+
+
 def test_the_page_shows_the_bounds() -> None:
     assert PAGE.read_text() == page(), "run `python -m docs.build`"
 
