@@ -225,6 +225,32 @@ def test_ends_of_ranges(name: str, at: tuple[float, ...], want: float) -> None:
     assert found == pytest.approx(want, rel=1e-14, abs=0)
 
 
+# Large imaginary parts multiply what pi times them loses; near whole numbers sines cancel.
+SINCS = [0.3 + 25j, 3 - 20j, 1000.25 + 3j, 1.0000001 + 1e-9j, 5 + 1e-7j]
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("at", SINCS)
+def test_complex_sinc_far_from_zero(at: complex, dtype: torch.dtype) -> None:
+    z = torch.tensor(at, dtype=dtype)
+    with mpmath.workprec(200):
+        want = EXACT["sinc"](mpmath.mpc(z.item()))
+        found = mpmath.mpc(torch.sinc(z).item())
+        assert abs(found - want) <= 2 * torch.finfo(dtype).eps * abs(want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_slope_of_sinc_far_from_zero(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.2, 0.75, 3.0, 1000.25, -12345.625], dtype=dtype, requires_grad=True)
+    (first,) = torch.autograd.grad(torch.sinc(x).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    for order, found in ((1, first), (2, second)):
+        for at, slope in zip(x.tolist(), found.tolist(), strict=True):
+            with mpmath.workprec(200):
+                want = float(mpmath.diff(EXACT["sinc"], mpmath.mpf(at), order))
+            assert slope == pytest.approx(want, rel=100 * torch.finfo(dtype).eps)
+
+
 def test_complex_atanh_left_of_zero_does_not_cancel() -> None:
     z = -0.8993555105761982 + 0.004412689381741314j
     want = complex(mpmath.atanh(mpmath.mpc(z)))

@@ -99,6 +99,23 @@ def test_sides_of_branch_cuts(name: str, z: complex) -> None:
     assert got == pytest.approx(getattr(cmath, name)(z), rel=1e-14, abs=1e-14)
 
 
+AXES = [800 + 0.0j, complex(-800, -0.0), 800j, complex(-0.0, -800), 30 + 800j]
+
+
+@pytest.mark.parametrize("name", ["sinh", "cosh", "sin", "cos", "tan", "tanh"])
+@pytest.mark.parametrize("z", AXES)
+def test_a_part_that_is_zero_stays_so_where_the_other_overflows(name: str, z: complex) -> None:
+    ours = getattr(torch, name)(torch.tensor(z, dtype=torch.complex128)).item()
+    theirs = getattr(oracle, name)(oracle.tensor(z, dtype=oracle.complex128)).item()
+    assert repr(ours) == repr(theirs)
+
+
+@pytest.mark.parametrize(("name", "z"), [("atanh", 1 + 1e-300j), ("atan", 1e-300 + 1j)])
+def test_next_to_a_pole(name: str, z: complex) -> None:
+    got = getattr(torch, name)(torch.tensor(z, dtype=torch.complex128)).item()
+    assert got == pytest.approx(getattr(cmath, name)(z), rel=1e-14)
+
+
 def test_zero_to_powers() -> None:
     powers = torch.tensor([0j, 2 + 0j, 1 + 1j])
     assert torch.pow(torch.zeros(3, dtype=torch.complex64), powers).tolist() == [1, 0, 0]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any  # a builder or recorded ops, and their operands
 
+from rushlight.ir.exact import product_lost
 from rushlight.ir.ref import Pair, Ref
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 Formula = Callable[..., Ref]
 LN2, LN10 = math.log(2), math.log(10)
+EPS_SQUARED = 2.0**-104
 
 
 # -- arithmetic
@@ -185,11 +187,21 @@ def _by_i(z: Pair) -> Pair:
 
 
 def _sinh(k: Builder, z: Pair) -> Pair:
-    return Pair(k.sinh(z.re) * k.cos(z.im), k.cosh(z.re) * k.sin(z.im))
+    """On the real axis the imaginary part is zero, also where cosh overflows."""
+    is_real = k.eq(z.im, 0)
+    return Pair(
+        k.sinh(z.re) * k.cos(z.im),
+        k.select(is_real, z.im, k.cosh(z.re) * k.sin(z.im)),
+    )
 
 
 def _cosh(k: Builder, z: Pair) -> Pair:
-    return Pair(k.cosh(z.re) * k.cos(z.im), k.sinh(z.re) * k.sin(z.im))
+    is_real = k.eq(z.im, 0)
+    flat = z.im * k.copysign(1.0, z.re)
+    return Pair(
+        k.cosh(z.re) * k.cos(z.im),
+        k.select(is_real, flat, k.sinh(z.re) * k.sin(z.im)),
+    )
 
 
 def _tanh(k: Builder, z: Pair) -> Pair:
@@ -204,6 +216,35 @@ def _tanh(k: Builder, z: Pair) -> Pair:
         k.select(far, k.copysign(1.0, z.re), beta * k.sqrt(s * s + 1) * s / size),
         k.select(far, tail, t / size),
     )
+
+
+def _sin(k: Builder, z: Pair) -> Pair:
+    return _by_i(_sinh(k, _times_i(z)))
+
+
+def half_turns(m: Any, x: Any) -> tuple[Any, Any]:
+    """A real x less the nearest whole number, exact, and whether that number is odd."""
+    whole = m.round(x)
+    return x - whole, m.ne(m.round(whole * 0.5) * 2, whole)
+
+
+PI_LOST = 1.2246467991473532e-16  # pi less math.pi
+FAR = 300.0  # sinh(pi FAR) overflows
+
+
+def _sinc(k: Builder, z: Pair) -> Pair:
+    """sin(pi z) / (pi z). Half turns are taken away before the product with pi; what that loses
+    of the imaginary part is put back, since the size is exponential in it.
+    """
+    rest, is_odd = half_turns(k, z.re)
+    inner = k.max(k.min(z.im, FAR), -FAR)
+    lost = product_lost(inner, math.pi) + inner * PI_LOST
+    factor = lost * k.copysign(1.0, inner) + 1
+    factor = k.select(is_odd, -factor, factor)
+    sine = _sin(k, Pair(rest, z.im).each(lambda part: part * math.pi))
+    made = sine.each(lambda part: part * factor) / _times(z, math.pi)
+    is_zero = _eq(k, z, Pair(z.re * 0, z.im * 0))
+    return Pair(k.select(is_zero, 1, made.re), k.select(is_zero, 0, made.im))
 
 
 def _asinh(k: Builder, z: Pair) -> Pair:
@@ -240,11 +281,15 @@ def _acosh(k: Builder, z: Pair) -> Pair:
 
 
 def _atanh(k: Builder, z: Pair) -> Pair:
-    """In the right half plane, where the logarithm is of numbers from 1 on."""
+    """In the right half plane, where the logarithm is of numbers from 1 on. At the pole the
+    square of the distance vanishes long before the distance.
+    """
     square = z.im * z.im
     x = k.abs(z.re)
     apart = 1 - x
-    real = k.log1p(x * 4 / (apart * apart + square)) * 0.25
+    far = k.log1p(x * 4 / (apart * apart + square)) * 0.25
+    at_pole = k.eq(apart, 0) & (square < EPS_SQUARED)
+    real = k.select(at_pole, (LN2 - k.log(k.abs(z.im))) * 0.5, far)
     return Pair(
         k.copysign(real, z.re),
         k.atan2(z.im * 2, apart * (x + 1) - square) * 0.5,
@@ -275,7 +320,8 @@ FORMULAS: dict[str, Formula] = {
     "sinh": _sinh,
     "cosh": _cosh,
     "tanh": _tanh,
-    "sin": lambda k, z: _by_i(_sinh(k, _times_i(z))),
+    "sin": _sin,
+    "sinc": _sinc,
     "cos": lambda k, z: _cosh(k, _times_i(z)),
     "tan": lambda k, z: _by_i(_tanh(k, _times_i(z))),
     "asinh": _asinh,

@@ -11,6 +11,7 @@ import numpy as np
 
 from rushlight import config, errors
 from rushlight import dtypes as dt
+from rushlight.ir.exact import square_lost
 from rushlight.ir.host import takes_batches
 from rushlight.ops.bessel import host_function
 from rushlight.ops.elementwise import (
@@ -23,7 +24,7 @@ from rushlight.ops.elementwise import (
     unary_function,
 )
 from rushlight.ops.registry import Op, public
-from rushlight.ops.transcendental import ROOT_PI, SQRT_HALF, halves, normal_distribution
+from rushlight.ops.transcendental import ROOT_PI, SQRT_HALF, normal_distribution
 
 
 def _special(op: Op, about: str, name: str | None = None) -> Any:
@@ -231,19 +232,13 @@ def gammaincc(input: Any, other: Any) -> Any:
 # -- the normal distribution
 
 
-def _square_lost(x: Any) -> Any:
-    """What the float64 product x * x is short of the square."""
-    high, low = halves(x)
-    return ((high * high - x * x) + high * low * 2) + low * low
-
-
 def _erfcx(k: Any, x: Any) -> Any:
     """exp(x*x) erfc(x) in float64: the product while both factors are finite, then the
     asymptotic series (16 terms are exact to the last bits from 8 on).
     """
     inner = k.max(k.min(x, 27), -27)
     power = k.exp(k.min(inner * inner, 709))
-    near = (power + power * _square_lost(inner)) * k.erfc(x)
+    near = (power + power * square_lost(inner)) * k.erfc(x)
     large = k.max(x, 8)
     step = -0.5 / (large * large)
     total = step * 0 + 1

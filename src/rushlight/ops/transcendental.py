@@ -7,7 +7,8 @@ from typing import Any  # operands are tensors, references or numbers
 
 from rushlight import dtypes as dt
 from rushlight.errors import refuses_complex
-from rushlight.ir.formulas import FORMULAS, log_add_exp
+from rushlight.ir.exact import product_lost
+from rushlight.ir.formulas import FORMULAS, half_turns, log_add_exp
 from rushlight.ir.formulas import hypot as length
 from rushlight.ops.elementwise import (
     RECORDED,
@@ -106,15 +107,13 @@ atan2 = binary_function(
 
 
 def _sinc_lower(k: Any, x: Any) -> Any:
-    """Whole turns are taken away before the product with pi, which rounds; then nothing is lost
+    """Half turns are taken away before the product with pi, which rounds; then nothing is lost
     near the zeros.
     """
     if x.dtype.is_complex:
-        turned = x * math.pi
-        return k.select(k.eq(x, 0), 1, k.sin(turned) / turned)
-    whole = k.round(x)
-    is_odd = k.ne(k.round(whole * 0.5) * 2, whole)
-    sine = k.sin((x - whole) * math.pi)
+        return k.map("sinc", x)
+    rest, is_odd = half_turns(k, x)
+    sine = k.sin(rest * math.pi)
     return k.select(k.eq(x, 0), 1, k.select(is_odd, -sine, sine) / (x * math.pi))
 
 
@@ -124,8 +123,17 @@ def _sinc_slope(m: Any, out: Any, x: Any) -> Any:
     s = t * t
     near = t * (-1 / 3 + s * (1 / 30 + s * (-1 / 840 + s * (1 / 45360 - s / 3991680))))
     is_near = m.abs(t) < 0.5
-    safe = m.select(is_near, 1, t)
-    return m.select(is_near, near, (m.cos(safe) - m.sin(safe) / safe) / safe) * math.pi
+    far = (_cos_half_turns(m, x) - out) / m.select(is_near, 1, t)
+    return m.select(is_near, near, far) * math.pi
+
+
+def _cos_half_turns(m: Any, x: Any) -> Any:
+    """cos(pi x)."""
+    if x.dtype.is_complex:
+        return m.cos(x * math.pi)
+    rest, is_odd = half_turns(m, x)
+    cosine = m.cos(rest * math.pi)
+    return m.select(is_odd, -cosine, cosine)
 
 
 SINC = pointwise("sinc", _sinc_lower, _sinc_slope, to="float", of_complex=True)
@@ -209,18 +217,7 @@ def expit(input: Any) -> Any:
 # -- the normal distribution
 
 SQRT_HALF = math.sqrt(0.5)
-SPLIT = 134217729.0  # 2**27 + 1: cuts a float64 into two halves of 26 bits
 SQRT_HALF_LOST = -4.833646656726457e-17  # sqrt(1/2) less SQRT_HALF
-
-
-def halves(x: Any) -> tuple[Any, Any]:
-    """Two numbers of 26 bits whose sum is x (below 2**996)."""
-    far = x * SPLIT
-    high = far - (far - x)
-    return high, x - high
-
-
-_SQRT_HALF_HALVES = halves(SQRT_HALF)
 
 
 def normal_distribution(k: Any, x: Any) -> Any:
@@ -230,10 +227,7 @@ def normal_distribution(k: Any, x: Any) -> Any:
     x = k.cast(x, dt.float64)
     t = x * -SQRT_HALF
     inner = k.max(k.min(x, 40), -40)
-    high, low = halves(inner)
-    factor, rest = -_SQRT_HALF_HALVES[0], -_SQRT_HALF_HALVES[1]
-    lost = ((high * factor - inner * -SQRT_HALF) + high * rest + low * factor) + low * rest
-    lost = lost - inner * SQRT_HALF_LOST
+    lost = product_lost(inner, -SQRT_HALF) - inner * SQRT_HALF_LOST
     slope = k.exp(inner * inner * -0.5) * (2 / ROOT_PI)
     return (k.erfc(t) - slope * lost) * 0.5
 
