@@ -38,16 +38,19 @@ def test_demo_draws_its_picture_and_says_what_it_reached(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # it trains
 def test_digits_are_read_at_98_5_percent():
     assert float(run("digits_resnet").split("%")[-2].split()[-1]) >= 98.5
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # it trains
 def test_cartpole_learns_to_stand():
     assert reinforce_cartpole.train()[-1] > 400
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # it trains
 def test_lstm_learns_to_add():
     from examples import lstm  # trains only here
 
@@ -55,6 +58,7 @@ def test_lstm_learns_to_add():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # it trains
 def test_gpt_learns_more_than_a_trigram_model_knows():
     result = stdlib_gpt.train()
     assert result.gpt < result.trigram < result.unigram
