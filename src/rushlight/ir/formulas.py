@@ -242,7 +242,7 @@ def _sinc(k: Builder, z: Pair) -> Pair:
     factor = lost * k.copysign(1.0, inner) + 1
     factor = k.select(is_odd, -factor, factor)
     sine = _sin(k, Pair(rest, z.im).each(lambda part: part * math.pi))
-    made = sine.each(lambda part: part * factor) / _times(z, math.pi)
+    made = _div(k, sine.each(lambda part: part * factor), _times(z, math.pi))
     is_zero = _eq(k, z, Pair(z.re * 0, z.im * 0))
     return Pair(k.select(is_zero, 1, made.re), k.select(is_zero, 0, made.im))
 
