@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="30 steps, to see that it runs")
     errors = train(quick=parser.parse_args().quick)
     print(
-        f"squared error {errors[-1]:.4f}: {GUESSING / errors[-1]:.0f} times less than guessing"
+        f"squared error {errors[-1]:.4f}: {GUESSING / errors[-1]:.1f} times less than guessing"
     )
 
 

@@ -161,8 +161,10 @@ def log_softmax(
     return _run(LOG_SOFTMAX, input, dim, dtype)
 
 
-def _implied_dim(op: str, input: Any) -> int:
-    """PyTorch's old default: 0 for 0, 1 and 3 dimensions, otherwise 1."""
+def _implied_dim(op: str, input: Any, dim: int | None) -> int:
+    """`dim`, or PyTorch's old default: 0 for 0, 1 and 3 dimensions, otherwise 1."""
+    if dim is not None:
+        return dim
     ndim = the_tensor(op, input).ndim
     warn_caller(
         f"Implicit dimension choice for {op} has been deprecated. Change the call to include "
@@ -176,7 +178,7 @@ def softmax_function(
     input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Any:
     """exp(x) / sum(exp(x)) along `dim`."""
-    return _run(SOFTMAX, input, _implied_dim("softmax", input) if dim is None else dim, dtype)
+    return _run(SOFTMAX, input, _implied_dim("softmax", input, dim), dtype)
 
 
 @public("F", name="log_softmax")
@@ -184,9 +186,7 @@ def log_softmax_function(
     input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Any:
     """x - log(sum(exp(x))) along `dim`."""
-    return _run(
-        LOG_SOFTMAX, input, _implied_dim("log_softmax", input) if dim is None else dim, dtype
-    )
+    return _run(LOG_SOFTMAX, input, _implied_dim("log_softmax", input, dim), dtype)
 
 
 @public("F")
@@ -198,7 +198,7 @@ def softmin(
     >>> torch.nn.functional.softmin(torch.tensor([0.0, 1.0]), dim=0)
     tensor([0.7311, 0.2689])
     """
-    return _run(SOFTMAX, -input, _implied_dim("softmin", input) if dim is None else dim, dtype)
+    return _run(SOFTMAX, -input, _implied_dim("softmin", input, dim), dtype)
 
 
 @public("F")
