@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any  # operands are of many classes
 
 import numpy as np
 
@@ -164,14 +165,24 @@ def of_numpy(bits: np.dtype) -> dtype:
 
 
 def of_number(value: complex) -> Category:
-    """The promotion category of a Python number."""
-    if isinstance(value, bool | np.bool_):
+    """The promotion category of a Python number. A truth value of NumPy's is a float: it is
+    one in PyTorch.
+    """
+    if isinstance(value, bool):
         return Category.BOOL
     if isinstance(value, int | np.integer):
         return Category.INTEGRAL
-    if isinstance(value, float | np.floating):
+    if isinstance(value, float | np.floating | np.bool_):
         return Category.FLOATING
     return Category.COMPLEX
+
+
+def category_of(operand: Any) -> Category:
+    """The promotion category of a tensor or a number."""
+    if hasattr(operand, "_storage"):  # numbers of NumPy's have dtypes too, which are not ours
+        found: Category = operand.dtype.category
+        return found
+    return of_number(operand)
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:

@@ -441,6 +441,26 @@ def not_one_element(shape: Sequence[int]) -> RuntimeError:
     return RuntimeError(f"a Tensor with {count} elements cannot be converted to Scalar")
 
 
+def not_one_number(kind: str, shape: Sequence[int]) -> ValueError:
+    return ValueError(
+        f"only one element tensors can be converted to Python scalars: {kind}() of a tensor of "
+        f"shape {shape_text(shape)}"
+    )
+
+
+def cannot_contain(element: object) -> RuntimeError:
+    return RuntimeError(
+        f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+        f"{type(element)}."
+    )
+
+
+def only_of_integers(symbol: str, got: object) -> TypeError:
+    return TypeError(
+        f"{symbol} is only implemented on integer and Boolean-type tensors, got {got}"
+    )
+
+
 def no_data() -> NotImplementedError:
     return NotImplementedError("Cannot copy out of meta tensor; no data!")
 

@@ -700,16 +700,22 @@ class Tensor:
         raise TypeError("Tensor does not support deleting items")
 
     def __int__(self) -> int:
-        return int(self._real_item())
+        return int(self._only_real("int"))
 
     def __float__(self) -> float:
-        return float(self._real_item())
+        return float(self._only_real("float"))
 
     __long__ = __int__
 
-    def _real_item(self) -> Any:
+    def _only(self, kind: str) -> Any:
+        """The one element, for Python's conversion to a `kind`."""
+        if self.numel() != 1:
+            raise errors.not_one_number(kind, self._shape)
+        return self.item()
+
+    def _only_real(self, kind: str) -> Any:
         """The one element; a complex one must have no imaginary part."""
-        number = self.item()
+        number = self._only(kind)
         if not isinstance(number, complex):
             return number
         if number.imag:
@@ -717,7 +723,7 @@ class Tensor:
         return number.real
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._only("complex"))
 
     def __index__(self) -> int:
         if self.numel() != 1 or not self.dtype.is_integral:
@@ -741,7 +747,9 @@ class Tensor:
         return self.flip(0) if self._shape else self
 
     def __contains__(self, element: Any) -> bool:
-        return bool((element == self).any())
+        if not isinstance(element, _ELEMENTS):
+            raise errors.cannot_contain(element)
+        return bool((self == element).any())
 
     def __hash__(self) -> int:
         return id(self)
@@ -798,8 +806,10 @@ class Tensor:
 
     def __div__(
         input, other: Any, *, rounding_mode: str | None = None, out: Any = None
-    ) -> Tensor:
-        return _delivered(arithmetic.div(input, other, rounding_mode=rounding_mode), out, "div")
+    ) -> Any:
+        if not isinstance(other, _OPERANDS) and not isinstance(other, np.ndarray):
+            return _with_object(Tensor.__div__, arithmetic.div, input, other)
+        return _delivered(arithmetic.div(input, as_operand(other), rounding_mode=rounding_mode), out, "div")
 
     __floordiv__ = _operator(arithmetic.floor_divide)
     __rfloordiv__ = _reflected(arithmetic.floor_divide)
@@ -808,6 +818,11 @@ class Tensor:
 
     def __pow__(input, exponent: Any, out: Any = None) -> Any:
         return _power(input, exponent, out)
+
+    def __ipow__(input, exponent: Any) -> Any:
+        if not isinstance(exponent, _OPERANDS) and not isinstance(exponent, np.ndarray):
+            return _with_object(Tensor.__ipow__, Tensor.__ipow__, input, exponent)
+        return input.pow_(as_operand(exponent))
 
     __rpow__ = _reflected(arithmetic.pow)
 
@@ -820,7 +835,15 @@ class Tensor:
             return NotImplemented
         return _with_object(Tensor.__matmul__, contract.matmul, input, other)
 
-    __rmatmul__ = _reflected(contract.matmul)
+
+    def __rmatmul__(input, other: Any, out: Any = None) -> Any:
+        if out is not None:
+            return _delivered(contract.matmul(other, input), out, "matmul")
+        if isinstance(other, Tensor):
+            return contract.matmul(other, input)
+        if isinstance(other, _OPERANDS):
+            return NotImplemented
+        return _with_object(Tensor.__rmatmul__, lambda a, b: contract.matmul(b, a), input, other)
 
     def __neg__(self) -> Tensor:
         return arithmetic.NEG(self)
@@ -832,6 +855,8 @@ class Tensor:
         return _delivered(selection.abs(input), out, "abs")
 
     def __invert__(self) -> Tensor:
+        if not self.dtype.is_integral:
+            raise errors.only_of_integers("~", self.dtype)
         return bitwise.BITWISE_NOT(self)
 
     __and__ = _operator(bitwise.BITWISE_AND)
@@ -869,7 +894,7 @@ def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tens
 for _symbol, _method in (
     ("__iadd__", "add_"), ("__isub__", "sub_"), ("__imul__", "mul_"), ("__itruediv__", "div_"),
     ("__idiv__", "div_"),
-    ("__ifloordiv__", "floor_divide_"), ("__imod__", "remainder_"), ("__ipow__", "pow_"),
+    ("__ifloordiv__", "floor_divide_"), ("__imod__", "remainder_"),
     ("__iand__", "bitwise_and_"), ("__ior__", "bitwise_or_"), ("__ixor__", "bitwise_xor_"),
     ("__ilshift__", "bitwise_left_shift_"), ("__irshift__", "bitwise_right_shift_"),
 ):  # fmt: skip
@@ -881,7 +906,8 @@ for _symbol, _member in vars(Tensor).items():
         _member.__name__ = _symbol
         _member.__qualname__ = f"Tensor.{_symbol}"
 hooks.tensor_class = Tensor
-_OPERANDS = (Tensor, int, float, bool, complex, np.number, np.bool_)
+_ELEMENTS = (Tensor, int, float, bool, complex, np.number)
+_OPERANDS = (*_ELEMENTS, np.bool_)
 
 
 def _in_class(x: Any, cls: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rushlight import config, errors
 from rushlight import dtypes as dt
-from rushlight.dtypes import Category, of_number
+from rushlight.dtypes import Category, category_of, of_number
 from rushlight.ops.elementwise import (
     CAST,
     RECORDED,
@@ -106,8 +106,8 @@ def _checked_alpha(op: str, alpha: Any, *operands: Any) -> Any:
     own = getattr(operands[0], "dtype", None)
     if own is not None and own.category is Category.FLOATING and type(alpha) is float:
         return alpha
-    kinds = [x.dtype.category if hasattr(x, "dtype") else of_number(x) for x in operands]
-    kind = of_number(alpha) if not hasattr(alpha, "dtype") else alpha.dtype.category
+    kinds = list(map(category_of, operands))
+    kind = category_of(alpha)
     if kind is Category.BOOL and max(kinds) is not Category.BOOL:
         raise RuntimeError(f"{op}: Boolean alpha only supported for Boolean results.")
     if kind > Category.INTEGRAL and max(kinds) <= Category.INTEGRAL:
@@ -236,8 +236,8 @@ FMOD = _rounded_quotient(
 
 def check_divisor(op: str, a: Any, b: Any) -> None:
     """An integer zero as divisor of integers raises."""
-    is_number = isinstance(b, int | np.integer | np.bool_)
-    if is_number and b == 0 and (not hasattr(a, "dtype") or a.dtype.is_integral):
+    is_number = isinstance(b, int | np.integer)
+    if is_number and b == 0 and (not hasattr(a, "_storage") or a.dtype.is_integral):
         raise errors.zero_division(op)
 
 
@@ -431,8 +431,7 @@ def float_power(input: Any, exponent: Any) -> Any:
 
 def _double_of(*operands: Any) -> dt.dtype:
     """complex128 if one of the operands is complex, otherwise float64."""
-    kinds = (x.dtype.category if hasattr(x, "dtype") else of_number(x) for x in operands)
-    return dt.complex128 if Category.COMPLEX in kinds else dt.float64
+    return dt.complex128 if Category.COMPLEX in map(category_of, operands) else dt.float64
 
 
 def _float_power_in_place(input: Any, exponent: Any) -> Any:

@@ -93,10 +93,7 @@ def shape_of(op: str, size: tuple[Any, ...], named: Any) -> views.Shape:
 
 def number_kind(*numbers: Any) -> dtype:
     """The dtype of a tensor filled with Python numbers."""
-    top = max(
-        (n.dtype.category if hasattr(n, "dtype") else dt.of_number(n) for n in numbers),
-        default=Category.FLOATING,
-    )
+    top = max(map(dt.category_of, numbers), default=Category.FLOATING)
     return dt.number_dtype(top, config.default_dtype())
 
 

@@ -113,10 +113,13 @@ def check_one_tensor(op: str, a: Any, b: Any) -> None:
         raise errors.not_a_tensor(op, "input", a)
 
 
+_NUMBERS = (int, float, complex, np.number, np.bool_)
+
+
 def check_operands(op: str, *operands: Any) -> None:
     """Tensors and Python numbers are operands."""
     for place, x in enumerate(operands, 1):
-        if not hasattr(x, "_storage") and not isinstance(x, int | float | complex | np.number):
+        if not hasattr(x, "_storage") and not isinstance(x, _NUMBERS):
             raise errors.not_an_operand(op, place, x)
 
 
@@ -226,7 +229,7 @@ def conjugate(x: Any) -> Any:
     """The complex conjugate, which derivatives of products are made with (of a real tensor or
     number itself).
     """
-    return OPS["conj_physical"](x) if hasattr(x, "dtype") and x.dtype.is_complex else x
+    return OPS["conj_physical"](x) if hasattr(x, "_storage") and x.dtype.is_complex else x
 
 
 def real_part(x: Any) -> Any:

@@ -51,7 +51,9 @@ def _array(item: Any) -> Any:
 
     if isinstance(item, np.ndarray):
         made = tensor_of_array(item, dt.of_numpy(item.dtype))
-    elif isinstance(item, Sequence) and not isinstance(item, str):
+    elif isinstance(item, str | bytes):
+        raise TypeError(f"index: a tensor has no elements named {item!r}")
+    elif isinstance(item, Sequence):
         made = tensor(list(item), device="cpu")
         made = made if made.numel() else made.to(dt.int64)
     else:
