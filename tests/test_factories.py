@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 
 import rushlight
@@ -73,3 +74,47 @@ def test_random_integers_have_the_bounds_of_their_dtype(dtype, low, high):
             for bounds in ((low - 1, high), (low, high + 1)):
                 with pytest.raises(RuntimeError):
                     lib.randint(*bounds, (3,), dtype=kind)
+
+
+NUMPY_NUMBERS: tuple[list[object], ...] = (
+    [np.float64(1.5)], [np.float64(1.5), 2.0], [2, np.float64(1.5)], [np.float32(1), 2.0],
+    [np.float32(1), np.float64(2)], [np.float16(1)], [np.float16(1), 2.0], [np.int8(1)],
+    [np.float16(1), np.int64(2)], [np.int8(1), 5], [np.int8(1), np.uint8(2)], [True, np.int8(1)],
+    [np.bool_(True)], [np.bool_(True), False], [np.complex64(1), np.float64(2)],
+    [np.complex128(1), 1j], [[np.float64(1), 1], [2, 3]], [[np.float64(1)], [np.float32(1)]],
+    [np.uint16(1)], [np.int16(3), np.int32(4)], [np.array([1, 2], "int8"), [1, 2]],
+    [np.array([1.5, 2], "float32"), [1, 2]],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("data", NUMPY_NUMBERS, ids=str)
+def test_numbers_of_numpy_in_lists_keep_their_dtypes(data: list[object]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a list of arrays is slow
+        made, expected = rushlight.tensor(data), torch.tensor(data)
+    assert repr(made.dtype) == repr(expected.dtype)
+    assert made.tolist() == expected.tolist()
+
+
+def test_tensors_in_lists_and_numbers_beside_them() -> None:
+    for module in (torch, rushlight):
+        small = module.tensor(2, dtype=module.int8)
+        assert module.tensor([small, small]).dtype is module.int8
+        assert module.tensor([small, 1]).dtype is module.int64
+        half = module.tensor(2.0, dtype=module.float16)
+        assert module.tensor([half, np.float64(1.5)]).dtype is module.float64
+
+
+def test_narrow_integers_of_numpy_are_indices() -> None:
+    for module in (torch, rushlight):
+        x = module.arange(3)
+        assert x[[np.int8(1), np.int8(2)]].tolist() == [1, 2]
+        assert x[[np.bool_(True), np.bool_(False), np.bool_(True)]].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("alpha", (np.uint8(2), np.int8(2), np.float32(2), np.bool_(True)))
+def test_multipliers_of_numpy(alpha: object) -> None:
+    for op in ("add", "sub", "rsub"):
+        made = getattr(rushlight, op)(rushlight.ones(2), rushlight.ones(2), alpha=alpha)
+        expected = getattr(torch, op)(torch.ones(2), torch.ones(2), alpha=alpha)
+        assert made.tolist() == expected.tolist() and made.dtype is rushlight.float32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import struct
 from collections.abc import Sequence
@@ -202,12 +203,14 @@ def array_of(data: Any) -> tuple[Any, dtype]:
         return data, dt.of_numpy(data.dtype)
     if isinstance(data, list | tuple) and data and isinstance(data[0], np.ndarray):
         warn_caller("tensor: a list of NumPy arrays is slow; numpy.array(list) makes one of it")
-    plain, kinds = _plain_data(data)
+    found: set[dtype | dt.Category] = set()
+    plain = _plain_data(data, found)
+    typed = any(isinstance(kind, dtype) for kind in found)
     try:
         array = np.array(plain)
     except (ValueError, OverflowError) as error:
         raise _ragged(error) from None
-    if not kinds and _may_be_long(array):
+    if not typed and _may_be_long(array):
         leaves = np.array(plain, dtype=object)
         if all(isinstance(leaf, int) for leaf in leaves.flat):
             return leaves, dt.int64
@@ -215,34 +218,51 @@ def array_of(data: Any) -> tuple[Any, dtype]:
             array = leaves.astype(np.float64)
     if array.dtype == object:
         raise _not_numbers(data)
-    if array.size == 0 and not kinds:
+    if array.size == 0 and not typed:
         return array, config.default_dtype()
-    if kinds:  # tensors inside decide
-        kind = kinds[0]
-        for other in kinds[1:]:
-            kind = dt.promote_types(kind, other)
-        return array, kind
+    if array.dtype.kind in "US":
+        raise TypeError(f"new(): invalid data type '{_text_class(plain)}'")
+    if typed:
+        return array, functools.reduce(dt.promote_types, map(_kind_of, found))
     if array.dtype.kind == "f":
         return array, config.default_dtype()
     if array.dtype.kind == "c":
         return array, config.default_dtype().to_complex()
-    if array.dtype.kind in "US":
-        raise TypeError(f"new(): invalid data type '{_text_class(plain)}'")
     return array, dt.bool_ if array.dtype.kind == "b" else dt.int64
 
 
-def _plain_data(data: Any) -> tuple[Any, list[dtype]]:
+_CATEGORIES = {
+    bool: dt.Category.BOOL,
+    int: dt.Category.INTEGRAL,
+    float: dt.Category.FLOATING,
+    complex: dt.Category.COMPLEX,
+}
+
+
+def _plain_data(data: Any, found: set[dtype | dt.Category]) -> Any:
+    """Nested data without tensors. What decides the dtype is added to `found`: the dtypes of
+    tensors, arrays and NumPy's numbers, and the categories of Python's.
+    """
     if isinstance(data, hooks.tensor_class):
-        return data.detach()._numbers(), [data.dtype]
-    if isinstance(data, np.ndarray):
-        return data, [dt.of_numpy(data.dtype)]
-    if isinstance(data, list | tuple) or (
-        isinstance(data, Sequence) and not isinstance(data, str | bytes)
-    ):
-        parts = [_plain_data(d) for d in data]
-        kinds = [k for _, found in parts for k in found]
-        return [p for p, _ in parts], kinds
-    return data, []
+        found.add(data.dtype)
+        return data.detach()._numbers()
+    if isinstance(data, np.ndarray | np.generic):
+        found.add(dt.of_numpy(data.dtype))
+        return data
+    is_list = isinstance(data, list | tuple)
+    if is_list or (isinstance(data, Sequence) and not isinstance(data, str | bytes)):
+        classes = set(map(type, data))
+        if is_list and classes <= _CATEGORIES.keys():
+            found.update(map(_CATEGORIES.__getitem__, classes))
+            return data
+        return [_plain_data(part, found) for part in data]
+    if isinstance(data, int | float | complex):
+        found.add(dt.of_number(data))
+    return data
+
+
+def _kind_of(found: dtype | dt.Category) -> dtype:
+    return found if isinstance(found, dtype) else dt.number_dtype(found, config.default_dtype())
 
 
 def _may_be_long(array: Any) -> bool:

@@ -115,6 +115,8 @@ def _checked_alpha(op: str, alpha: Any, *operands: Any) -> Any:
             f"{op}: For integral input tensors, argument alpha must not be a floating point "
             f"number."
         )
+    if isinstance(alpha, np.generic):  # whose negative may be none
+        alpha = alpha.item()
     return bool(alpha) if max(kinds) is Category.BOOL else alpha
 
 

@@ -55,7 +55,9 @@ def _array(item: Any) -> Any:
         raise TypeError(f"index: a tensor has no elements named {item!r}")
     elif isinstance(item, Sequence):
         made = tensor(list(item), device="cpu")
-        made = made if made.numel() else made.to(dt.int64)
+        is_mask = made.dtype in (dt.bool_, dt.uint8)
+        if not made.numel() or (made.dtype.is_integral and not is_mask):
+            made = made.to(dt.int64)  # NumPy's integers may be narrow
     else:
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
