@@ -79,8 +79,8 @@ def test_random_integers_have_the_bounds_of_their_dtype(dtype, low, high):
 NUMPY_NUMBERS: tuple[list[object], ...] = (
     [np.float64(1.5)], [np.float64(1.5), 2.0], [2, np.float64(1.5)], [np.float32(1), 2.0],
     [np.float32(1), np.float64(2)], [np.float16(1)], [np.float16(1), 2.0], [np.int8(1)],
-    [np.float16(1), np.int64(2)], [np.int8(1), 5], [np.int8(1), np.uint8(2)], [True, np.int8(1)],
-    [np.bool_(True)], [np.bool_(True), False], [np.complex64(1), np.float64(2)],
+    [np.float16(1), np.int64(2)], [np.int8(1), 5], [np.int8(1), np.uint8(2)],
+    [True, np.int8(1)], [np.bool_(True)], [np.bool_(True), False], [np.complex64(1), np.float64(2)],
     [np.complex128(1), 1j], [[np.float64(1), 1], [2, 3]], [[np.float64(1)], [np.float32(1)]],
     [np.uint16(1)], [np.int16(3), np.int32(4)], [np.array([1, 2], "int8"), [1, 2]],
     [np.array([1.5, 2], "float32"), [1, 2]],

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import rushlight
 import rushlight as torch
 from rushlight import nn
 
@@ -129,3 +130,77 @@ def test_a_dimension_is_a_whole_number(dim: object) -> None:
         if function is not torch.flip or not isinstance(dim, list):
             with pytest.raises(TypeError):
                 function(torch.ones(2, 3), dim)
+
+
+def rates_of_nested_schedules(library, first: str) -> list[float]:
+    parameter = library.nn.Parameter(library.ones(1))
+    optimizer = library.optim.SGD([parameter], lr=1.0)
+    schedules = library.optim.lr_scheduler
+    parts = [schedules.ConstantLR(optimizer, 0.5, 2), schedules.ExponentialLR(optimizer, 0.9)]
+    if first == "chained":
+        made = schedules.ChainedScheduler(parts, optimizer=optimizer)
+    else:
+        made = schedules.SequentialLR(optimizer, parts, [2])
+    made = schedules.SequentialLR(optimizer, [made, schedules.StepLR(optimizer, 2)], [5])
+    rates = []
+    for _ in range(9):
+        rates.append(round(optimizer.param_groups[0]["lr"], 6))
+        optimizer.step()
+        made.step()
+    made.recursive_undo()
+    return [*rates, *[part.last_epoch for part in parts]]
+
+
+@pytest.mark.parametrize("first", ("chained", "sequential"))
+@pytest.mark.filterwarnings("ignore:Detected call")
+def test_schedules_of_schedules_in_schedules(first: str) -> None:
+    theirs = pytest.importorskip("torch")
+    expected = rates_of_nested_schedules(theirs, first)
+    assert rates_of_nested_schedules(rushlight, first) == expected
+
+
+def test_a_step_of_the_programs_own_may_be_decorated() -> None:
+    class Counting(rushlight.optim.Optimizer):
+        @rushlight.optim.Optimizer.profile_hook_step
+        def step(self, closure=None):
+            return "stepped"
+
+    optimizer = Counting([rushlight.nn.Parameter(rushlight.ones(1))], {})
+    calls = []
+    optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
+    optimizer.register_step_post_hook(lambda *_: calls.append("after"))
+    assert optimizer.step() == "stepped" and calls == ["before", "after"]
+
+
+def test_distributions_may_leave_out_their_constraints() -> None:
+    class Plain(rushlight.distributions.Distribution):
+        def log_prob(self, value):
+            self._validate_sample(value)
+            return -value
+
+    with pytest.warns(UserWarning, match="does not define `arg_constraints`"):
+        made = Plain()
+    with pytest.warns(UserWarning, match="does not define `support`"):
+        assert made.log_prob(rushlight.tensor(1.0)) == -1
+    for name in ("arg_constraints", "support"):
+        with pytest.raises(NotImplementedError):
+            getattr(made, name)
+
+
+def test_parameters_of_distributions_have_pytorchs_names() -> None:
+    theirs = pytest.importorskip("torch")
+    for library in (theirs, rushlight):
+        d, half = library.distributions, library.tensor(0.5)
+        assert abs(d.HalfNormal(1.0).icdf(prob=half) - 0.6745) < 1e-4
+        parts = d.Categorical(library.ones(2)), d.Normal(library.zeros(2), library.ones(2))
+        mixture = d.MixtureSameFamily(*parts)
+        assert abs(mixture.cdf(x=half) - 0.6915) < 1e-4
+        assert abs(mixture.log_prob(x=half) + 1.0439) < 1e-4
+
+
+def test_packed_sequences_without_a_gpu() -> None:
+    packed = rushlight.nn.utils.rnn.pack_sequence([rushlight.ones(2)])
+    with pytest.raises(RuntimeError, match="CPU only"):
+        packed.cuda()
+    with pytest.raises(RuntimeError):
+        packed.pin_memory()

@@ -283,7 +283,17 @@ def can_cast(from_: dtype, to: dtype) -> bool:
 _RESOLUTIONS = {float64: 1e-15, float32: 1e-6, float16: 1e-3, bfloat16: 1e-2}
 
 
-class finfo:
+class _Limits:
+    """What `finfo` and `iinfo` share: equal for the same dtype, and no keys, as in PyTorch."""
+
+    dtype: str
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.dtype == self.dtype
+
+
+class finfo(_Limits):
     """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
 
     def __init__(self, type: dtype | None = None) -> None:
@@ -326,7 +336,7 @@ class finfo:
         )
 
 
-class iinfo:
+class iinfo(_Limits):
     """Limits of an integer dtype: bits, max, min."""
 
     def __init__(self, type: dtype) -> None:

@@ -15,6 +15,7 @@ from rushlight import ops
 from rushlight.dtypes import float32
 from rushlight.nn import functional
 from rushlight.ops.indexing import slice_along
+from rushlight.surface import NAMESPACES
 from rushlight.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -42,6 +43,9 @@ class OpOverload:
     def __repr__(self) -> str:
         return f"{self.namespace}.{self.__name__}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self.overloadpacket, self._overloadname)
+
 
 class OpOverloadPacket:
     """An operator with all its overloads: `torch.ops.aten.add`."""
@@ -67,6 +71,15 @@ class OpOverloadPacket:
 
     def __repr__(self) -> str:
         return self._qualified_op_name.replace("::", ".")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _operator, tuple(self._qualified_op_name.split("::"))
+
+
+def _operator(namespace: str, name: str) -> OpOverloadPacket:
+    """An operator by its name: what a pickle holds of it."""
+    found: OpOverloadPacket = getattr(getattr(rl.ops, namespace), name)
+    return found
 
 
 class OpNamespace:
@@ -169,8 +182,7 @@ def _public(name: str) -> Any:
     if prefix in _ROOMS and rest:
         return vars(getattr(rl, prefix)).get(rest)
     found = getattr(rl, name, None)
-    is_ours = callable(found) and not isinstance(found, type)
-    if is_ours and getattr(found, "__module__", "").startswith("rushlight.ops"):
+    if callable(found) and found is NAMESPACES["torch"].get(name):
         return found
     found = vars(Tensor).get(name)
     return found if callable(found) and not name.startswith("__") else None

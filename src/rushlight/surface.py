@@ -34,7 +34,20 @@ def bind_all() -> None:
     for entry in PUBLIC:
         for name in (entry.name, *entry.aliases):
             _bind(entry, name)
-    NAMESPACES["torch"]["tensor"] = twin(tensor, "tensor")
+    NAMESPACES["torch"]["tensor"] = _at(twin(tensor, "tensor"), "torch", "tensor")
+
+
+_MODULES = {"torch": "rushlight", "F": "rushlight.nn.functional"}
+
+
+def _at(function: Function, place: str, name: str) -> Function:
+    """The function, after noting where users find it: so does pickle."""
+    is_method = place == "Tensor"
+    function.__module__ = (
+        "rushlight" if is_method else _MODULES.get(place, f"rushlight.{place}")
+    )
+    function.__qualname__ = f"Tensor.{name}" if is_method else name
+    return function
 
 
 def _bind(entry: Public, name: str) -> None:
@@ -42,17 +55,21 @@ def _bind(entry: Public, name: str) -> None:
     if called is not plain:
         plain = precision.as_given(plain)
     if "Tensor" in entry.places:
-        setattr(Tensor, name, method_form(called, plain, name))
+        setattr(Tensor, name, _at(method_form(called, plain, name), "Tensor", name))
         if entry.inplace:
-            setattr(Tensor, name + "_", in_place_form(plain, name))
+            written = name + "_"
+            setattr(Tensor, written, _at(in_place_form(plain, name), "Tensor", written))
     callable_form = out_form(called, plain, name) if entry.out else guarded(called, name)
     if "torch" in entry.places and is_factory(plain):
         callable_form = factory_form(called, callable_form)
-    for place in entry.places:
+    # a function that is in several places is of the last of these
+    for place in sorted(entry.places, key="torch".__eq__):
         if place != "Tensor":
-            NAMESPACES[place][name] = function_form(callable_form, place, name)
+            form = function_form(callable_form, place, name)
+            NAMESPACES[place][name] = _at(form, place, name)
             if entry.inplace and place in ("torch", "F"):
-                NAMESPACES[place][name + "_"] = in_place_form(plain, name)
+                written = name + "_"
+                NAMESPACES[place][written] = _at(in_place_form(plain, name), place, written)
 
 
 _METHODS_WITH_OUT = frozenset(  # PyTorch's documentation says so, though it refuses `out` there

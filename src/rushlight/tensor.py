@@ -804,12 +804,12 @@ class Tensor:
     __rtruediv__ = _reflected(arithmetic.DIV)
     __rdiv__ = __rtruediv__  # PyTorch still has Python 2's names
 
-    def __div__(
-        input, other: Any, *, rounding_mode: str | None = None, out: Any = None
-    ) -> Any:
+    def __div__(input, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Any:
         if not isinstance(other, _OPERANDS) and not isinstance(other, np.ndarray):
             return _with_object(Tensor.__div__, arithmetic.div, input, other)
-        return _delivered(arithmetic.div(input, as_operand(other), rounding_mode=rounding_mode), out, "div")
+        return _delivered(
+            arithmetic.div(input, as_operand(other), rounding_mode=rounding_mode), out, "div"
+        )
 
     __floordiv__ = _operator(arithmetic.floor_divide)
     __rfloordiv__ = _reflected(arithmetic.floor_divide)
@@ -819,7 +819,7 @@ class Tensor:
     def __pow__(input, exponent: Any, out: Any = None) -> Any:
         return _power(input, exponent, out)
 
-    def __ipow__(input, exponent: Any) -> Any:
+    def __ipow__(input, exponent: Any) -> Any:  # type: ignore[misc]  # has no `out`
         if not isinstance(exponent, _OPERANDS) and not isinstance(exponent, np.ndarray):
             return _with_object(Tensor.__ipow__, Tensor.__ipow__, input, exponent)
         return input.pow_(as_operand(exponent))
@@ -835,7 +835,6 @@ class Tensor:
             return NotImplemented
         return _with_object(Tensor.__matmul__, contract.matmul, input, other)
 
-
     def __rmatmul__(input, other: Any, out: Any = None) -> Any:
         if out is not None:
             return _delivered(contract.matmul(other, input), out, "matmul")
@@ -843,7 +842,9 @@ class Tensor:
             return contract.matmul(other, input)
         if isinstance(other, _OPERANDS):
             return NotImplemented
-        return _with_object(Tensor.__rmatmul__, lambda a, b: contract.matmul(b, a), input, other)
+        return _with_object(
+            Tensor.__rmatmul__, lambda a, b: contract.matmul(b, a), input, other
+        )
 
     def __neg__(self) -> Tensor:
         return arithmetic.NEG(self)
@@ -887,7 +888,7 @@ def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tens
             return _with_object(operator, operator, input, other)
         return getattr(input, method)(as_operand(other))
 
-    operator.__name__ = operator.__qualname__ = symbol
+    operator.__name__, operator.__qualname__ = symbol, f"Tensor.{symbol}"
     return operator
 
 

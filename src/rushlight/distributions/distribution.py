@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -23,9 +24,17 @@ class Distribution:
 
     has_rsample = False
     has_enumerate_support = False
-    arg_constraints: dict[str, constraints.Constraint]
-    support: constraints.Constraint
     _validate_args = True
+
+    @property
+    def arg_constraints(self) -> dict[str, constraints.Constraint]:
+        """The constraint of each parameter, by name."""
+        raise NotImplementedError(f"{type(self).__name__} has no arg_constraints")
+
+    @property
+    def support(self) -> Any:
+        """The constraint that values of the distribution satisfy."""
+        raise NotImplementedError(f"{type(self).__name__} has no support")
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -47,7 +56,11 @@ class Distribution:
             self._check_parameters()
 
     def _check_parameters(self) -> None:
-        for name, constraint in self.arg_constraints.items():
+        try:
+            parameters = self.arg_constraints
+        except NotImplementedError:
+            return self._warn_unchecked("arg_constraints", "set `arg_constraints = {}` or ")
+        for name, constraint in parameters.items():
             is_late = isinstance(getattr(type(self), name, None), lazy_property)
             if constraints.is_dependent(constraint) or (is_late and name not in vars(self)):
                 continue
@@ -58,6 +71,13 @@ class Distribution:
                     f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
                     f"{constraint!r}, but found invalid values:\n{value}"
                 )
+
+    def _warn_unchecked(self, missing: str, remedy: str = "") -> None:
+        warnings.warn(
+            f"{type(self)} does not define `{missing}`. Please {remedy}initialize the "
+            f"distribution with `validate_args=False` to turn off validation.",
+            stacklevel=5,
+        )
 
     @property
     def batch_shape(self) -> Size:
@@ -174,10 +194,14 @@ class Distribution:
                     f"Value is not broadcastable with batch_shape+event_shape: {shape} vs "
                     f"{Size(whole)}."
                 )
-        if not self.support.check(value).all():
+        try:
+            support = self.support
+        except NotImplementedError:
+            return self._warn_unchecked("support")
+        if not support.check(value).all():
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(shape)}) to "
-                f"be within the support ({self.support!r}) of the distribution {self!r}, but "
+                f"be within the support ({support!r}) of the distribution {self!r}, but "
                 f"found invalid values:\n{value}"
             )
 

@@ -102,13 +102,13 @@ class MixtureSameFamily(Distribution):
         spread = self._component_distribution.variance + away.square()
         return (self._weights() * spread).sum(self._over())
 
-    def cdf(self, value: Tensor) -> Tensor:
-        found = self._component_distribution.cdf(value.unsqueeze(self._over()))
+    def cdf(self, x: Tensor) -> Tensor:
+        found = self._component_distribution.cdf(x.unsqueeze(self._over()))
         return (found * self._mixture_distribution.probs).sum(-1)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
-        found = self._component_distribution.log_prob(value.unsqueeze(self._over()))
+    def log_prob(self, x: Tensor) -> Tensor:
+        self._checked(x)
+        found = self._component_distribution.log_prob(x.unsqueeze(self._over()))
         return (found + self._mixture_distribution.logits.log_softmax(-1)).logsumexp(-1)
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:

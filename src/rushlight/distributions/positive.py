@@ -89,8 +89,8 @@ class _Half(TransformedDistribution):
         self._checked(value)
         return 2 * self.base_dist.cdf(value) - 1  # type: ignore[no-any-return]
 
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf((value + 1) / 2)  # type: ignore[no-any-return]
+    def icdf(self, prob: Tensor) -> Tensor:
+        return self.base_dist.icdf((prob + 1) / 2)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         return self.base_dist.entropy() - math.log(2)  # type: ignore[no-any-return]

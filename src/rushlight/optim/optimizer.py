@@ -73,6 +73,9 @@ class Optimizer:
 
     STATE: tuple[str, ...] = ()
     NUMBERS: tuple[str, ...] = ("step",)
+    OptimizerPreHook = OptimizerPostHook = Callable[
+        ..., Any
+    ]  # PyTorch's names of what it calls
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -481,6 +484,7 @@ def _around_step(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 Optimizer.step = _around_step(Optimizer.step)  # type: ignore[method-assign]
+Optimizer.profile_hook_step = staticmethod(_around_step)  # type: ignore[attr-defined]
 
 
 def _new_arguments(step: Any, result: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

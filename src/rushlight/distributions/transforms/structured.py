@@ -128,7 +128,7 @@ class CorrCholeskyTransform(Transform):
         share = tril_matrix_to_vec(y, -1) / tril_matrix_to_vec(left, -1).sqrt()
         return (share.log1p() - (-share).log1p()) / 2
 
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor, intermediates: None = None) -> Tensor:
         """log |d v / d x| of the elements v of y below its diagonal: dimensions must agree."""
         sticks = tril_matrix_to_vec(_left_of_rows(y), -2).log().sum(-1) / 2
         slopes = 2 * (math.log(2.0) - x - F.softplus(-2 * x)).sum(-1)

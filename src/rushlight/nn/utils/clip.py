@@ -78,7 +78,7 @@ def clip_grad_norm_(
     return total
 
 
-@functools.wraps(clip_grad_norm_)
+@functools.wraps(clip_grad_norm_, assigned=())
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     """The old name of `clip_grad_norm_`."""
     warnings.warn(

@@ -56,6 +56,15 @@ class PackedSequence(_PackedFields):
     def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
         return self.to("cpu")
 
+    def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        return self.to(self.data.cuda(*args, **kwargs).device)
+
+    def pin_memory(self) -> PackedSequence:
+        """The same sequences in pinned memory: RuntimeError, as for tensors, without a GPU."""
+        orders = (self.sorted_indices, self.unsorted_indices)
+        pinned = [None if t is None else t.pin_memory() for t in orders]
+        return type(self)(self.data.pin_memory(), self.batch_sizes, *pinned)
+
     def double(self) -> PackedSequence:
         return self.to(dtype=rl.double)
 

@@ -76,12 +76,21 @@ class SequentialLR(_Composed):
         self._last_lr = first.get_last_lr()
 
     def _start_over(self, first: LRScheduler) -> None:
-        """Undo the first steps that the parts made when built; let `first` begin."""
         for group in self.optimizer.param_groups:
             set_lr(group, group["initial_lr"])
-        for part in self._schedulers:
-            part.last_epoch -= 1
+        self.recursive_undo()
         first._initial_step()
+
+    def recursive_undo(self, sched: LRScheduler | None = None) -> None:
+        """Take back the first step that a schedule made when it was built, or that its parts
+        and their parts made: of this one if `sched` is None.
+        """
+        undone: Any = self if sched is None else sched
+        if hasattr(undone, "_schedulers"):
+            for part in undone._schedulers:
+                self.recursive_undo(part)
+        elif hasattr(undone, "last_epoch"):
+            undone.last_epoch -= 1
 
     def step(self) -> None:  # type: ignore[override]
         """Begin the next epoch."""
