@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import re
@@ -9,6 +10,7 @@ import re
 import pytest
 
 import rushlight as rl
+from rushlight import compiled
 from rushlight.profiler import (
     ProfilerAction,
     ProfilerActivity,
@@ -17,7 +19,8 @@ from rushlight.profiler import (
     schedule,
     tensorboard_trace_handler,
 )
-from rushlight.trace.trace import local
+from rushlight.profiler.recording import Recording
+from rushlight.trace.trace import hooks, local
 
 
 def network():
@@ -294,3 +297,35 @@ def test_what_fails_at_the_end_of_a_profile_leaves_no_profile_open():
     with profile() as prof:
         assert (x + 1).sum().item() == 6
     assert "add + sum" in averages(prof)
+
+
+def test_a_profile_that_is_dropped_ends():
+    before = hooks.execute
+    for recorded in (1.0, rl.ones(2).exp().sum().item()):  # at once, and after some work
+        dropped = profile()
+        dropped.start()
+        total = rl.ones(3) * recorded
+        with pytest.warns(UserWarning, match="dropped while it was open"):
+            del dropped
+        assert hooks.execute is before and compiled.run_watched is None
+        assert total.tolist() == [recorded] * 3
+    with profile() as prof:
+        assert rl.arange(3).sum().item() == 3
+    assert "arange + sum" in averages(prof)
+
+
+def test_a_profile_that_was_stopped_ends_once():
+    stopped = profile()
+    stopped.start()
+    stopped.stop()
+    with profile() as prof:
+        del stopped  # this one goes on
+        assert rl.ones(2).exp().sum().item() > 5
+    assert "exp + sum" in averages(prof)
+    with profile():
+        refused = profile()
+        with pytest.raises(RuntimeError, match="already enabled"):
+            refused.start()
+        del refused
+        gc.collect()
+        assert hooks.execute.__func__ is Recording._flush

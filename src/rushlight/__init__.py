@@ -5,6 +5,7 @@ program needs are imported when they are first named.
 """
 
 import importlib as _importlib
+from math import e, inf, nan, pi
 
 import rushlight as torch  # PyTorch's namespace has itself: its tests say `torch.torch.abs`
 from rushlight import errors as _errors
@@ -63,14 +64,7 @@ from rushlight.random.generator import (
 )
 from rushlight.tensor import Tensor
 
-e, inf, nan, newaxis, pi = (
-    2.718281828459045,
-    float("inf"),
-    float("nan"),
-    None,
-    3.141592653589793,
-)
-
+newaxis = None
 globals().update(_BY_NAME)
 globals().update(_NAMED_ONLY)
 globals().update(_ALIASES)

@@ -516,10 +516,11 @@ class CompiledGraph:
             self.packed.pack_into(self.cells.data, 0, *numbers)
         arena = buffers.Buffer(self.arena) if self.arena else None
         table[ARENA] = arena.address if arena is not None else 0
-        if run_watched is None:
+        watch = run_watched  # which the garbage collector may take away
+        if watch is None:
             self.program.run(table)  # type: ignore[arg-type]
         else:
-            run_watched(self, table)  # type: ignore[arg-type]
+            watch(self, table)  # type: ignore[arg-type]
         if self.checks and self.errors.tobytes() != self.no_errors:
             raise CheckFailed(self._failed_checks()[0])
 

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -124,11 +125,14 @@ class profile:
         self._pause()
         if action is not ProfilerAction.NONE:
             self._recording = Recording()
+            self._end = weakref.finalize(self, _end_dropped, self._recording)
+            self._end.atexit = False
             self._recording.start()
         self._step_began = time.perf_counter_ns()
 
     def _pause(self) -> None:
         if self._recording is not None:
+            self._end.detach()
             self._recording.stop()
 
     def _say_ready(self) -> None:
@@ -191,6 +195,18 @@ class profile:
             self._recording.start()
         else:
             self._recording.stop()
+
+
+def _end_dropped(recording: Recording) -> None:
+    """For a profile that is collected while it is open. What is pending stays pending: garbage
+    is collected in the middle of anything.
+    """
+    if recording.end():
+        warnings.warn(
+            "A profile was dropped while it was open: it has ended without results. Call "
+            "stop(), or use `with`.",
+            stacklevel=2,
+        )
 
 
 def tensorboard_trace_handler(

@@ -53,15 +53,22 @@ class Recording:
 
     def stop(self) -> None:
         """Run what is pending, and note no more."""
-        global current
         if current is not self:
             return
         try:
             local.trace.flush()
         finally:  # what is pending may fail; the next profile is to work
-            hooks.execute = self._execute  # type: ignore[assignment]  # it was kept by start
-            compiled.run_watched = None
-            current = None
+            self.end()
+
+    def end(self) -> bool:
+        """Note no more from here on; whether anything was being noted."""
+        global current
+        if current is not self:
+            return False
+        hooks.execute = self._execute  # type: ignore[assignment]  # it was kept by start
+        compiled.run_watched = None
+        current = None
+        return True
 
     def note(self, name: str, begin: int, end: int, **fields: Any) -> None:
         """Add an event, from times in nanoseconds."""
