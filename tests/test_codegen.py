@@ -314,6 +314,46 @@ def test_two_processes_fill_the_cache_at_once(tmp_path: Path) -> None:
     assert third.counters.disk_hits == 12
 
 
+TROUBLED = """
+    import resource, sys, warnings
+    if sys.argv[1:] == ["full"]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    import rushlight as torch
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        x = torch.arange(12.0).reshape(3, 4)
+        first = (x @ x.T).softmax(-1).sum().item()
+        second = torch.sort(x)[0].cumsum(0).sum().item()
+    print(first, second, *[w.message for w in found], sep="|")
+"""
+
+
+@pytest.mark.parametrize("trouble", ("full", "missing", "no folder"))
+def test_programs_without_a_cache_warn_once(tmp_path: Path, trouble: str) -> None:
+    places = {"full": tmp_path, "missing": "/proc/missing", "no folder": "/dev/null/cache"}
+    command = [sys.executable, "-c", textwrap.dedent(TROUBLED), trouble]
+    paths = {"PYTHONPATH": str(SOURCES), "RUSHLIGHT_CACHE_DIR": str(places[trouble])}
+    done = subprocess.run(
+        command, env={**os.environ, **paths}, check=True, stdout=subprocess.PIPE, text=True
+    )
+    first, second, *warned = done.stdout.strip().split("|")
+    assert (first, second) == ("3.0", "100.0")
+    assert len(warned) == 1 and "its cache of compiled kernels" in warned[0]
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("RUSHLIGHT_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", home)
+    with pytest.warns(UserWarning, match="Could not determine home") as caught:
+        assert Kernels(resolve).address(cube_kernel(1))
+        assert Kernels(resolve).address(cube_kernel(2))
+    assert len(caught) == 1
+
+
 def test_long_compilation_is_announced_once(tmp_path: Path) -> None:
     code = """
         from small_kernels import *

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -227,6 +228,20 @@ def test_two_processes_fill_the_cache_at_once(tmp_path):
         for _ in range(2)
     ]
     assert [r.communicate(timeout=120)[0].strip() for r in runs] == ["True", "True"]
+
+
+def test_reloading_the_package_changes_nothing():
+    linear = torch.nn.Linear(3, 2)
+    pending = linear(torch.ones(1, 3)).sum()
+    before = {name: getattr(torch, name) for name in ("Tensor", "relu", "nn", "float", "inf")}
+    torch.manual_seed(3)
+    expected = torch.rand(2).tolist()
+    torch.manual_seed(3)
+    assert importlib.reload(torch) is torch
+    assert before == {name: getattr(torch, name) for name in before}
+    assert torch.rand(2).tolist() == expected
+    pending.backward()
+    assert linear.bias.grad.tolist() == [1.0, 1.0]
 
 
 def _many_steps(count: int) -> None:

@@ -30,6 +30,9 @@ _SCANS = (
 )
 
 
+_warned: set[Path | str | None] = set()  # folders that this process has had trouble with
+
+
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """An object file and the kernels in it, as {key: symbol}."""
@@ -39,17 +42,24 @@ class Bundle:
 
 
 def cache_folder() -> Path:
-    """RUSHLIGHT_CACHE_DIR, or this platform's place for a user's caches."""
+    """RUSHLIGHT_CACHE_DIR, or this platform's place for a user's caches; OSError where there is
+    none.
+    """
     chosen = os.environ.get("RUSHLIGHT_CACHE_DIR")
     if chosen:
         return Path(chosen)
+    try:
+        return _caches_of_user() / "rushlight"
+    except RuntimeError as error:  # a user without a home, as in some containers
+        raise FileNotFoundError(str(error)) from None
+
+
+def _caches_of_user() -> Path:
     if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "rushlight"
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 class ObjectCache:
@@ -61,7 +71,6 @@ class ObjectCache:
         self._index: dict[str, str] = {}
         self._index_stamp: tuple[int, int, int] | None = None  # inode, size, time of change
         self._unseen = bound  # bytes written since the folder was looked through
-        self._warned = False
 
     @property
     def folder(self) -> Path:
@@ -183,9 +192,10 @@ class ObjectCache:
         self._write(_INDEX, "".join(lines).encode("ascii"))
 
     def _warn(self, verb: str, error: OSError) -> None:
-        if self._warned:
+        place = self._folder or os.environ.get("RUSHLIGHT_CACHE_DIR")
+        if place in _warned:
             return
-        self._warned = True
+        _warned.add(place)
         warnings.warn(
             f"rushlight cannot {verb} its cache of compiled kernels ({error}): kernels will be "
             f"compiled again in each process. RUSHLIGHT_CACHE_DIR chooses another folder.",
