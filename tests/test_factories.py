@@ -119,3 +119,5 @@ def test_multipliers_of_numpy(alpha: object) -> None:
         made = getattr(rushlight, op)(rushlight.ones(2), rushlight.ones(2), alpha=alpha)
         expected = getattr(torch, op)(torch.ones(2), torch.ones(2), alpha=alpha)
         assert made.tolist() == expected.tolist() and made.dtype is rushlight.float32
+    one = np.float64(1)
+    assert rushlight.rsub(rushlight.ones(2), one, alpha=0.5).tolist() == [0.5, 0.5]

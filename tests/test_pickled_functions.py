@@ -42,7 +42,7 @@ def test_public_functions_stay_themselves(place: str) -> None:
         assert all(kept is function for kept in trips(function)), f"{place}.{name}"
 
 
-@pytest.mark.parametrize("value", UNIQUE, ids=repr)
+@pytest.mark.parametrize("value", UNIQUE, ids=lambda value: getattr(value, "__name__", None))
 def test_what_there_is_one_of_stays_itself(value: Any) -> None:
     assert all(kept is value for kept in trips(value))
 

@@ -103,8 +103,7 @@ def _checked_alpha(op: str, alpha: Any, *operands: Any) -> Any:
     """The multiplier, which has no say in the result's dtype; refused where it is of a higher
     category than the result, as PyTorch does.
     """
-    own = getattr(operands[0], "dtype", None)
-    if own is not None and own.category is Category.FLOATING and type(alpha) is float:
+    if type(alpha) is float and category_of(operands[0]) is Category.FLOATING:
         return alpha
     kinds = list(map(category_of, operands))
     kind = category_of(alpha)
