@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 import rushlight as torch
@@ -197,6 +198,95 @@ def test_an_interrupt_leaves_whole_steps():
     values = weight.unique()
     assert values.numel() == 1
     assert (weight + 1).max().item() == values.item() + 1
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """A function that NumPy computes, and after whose first call an interrupt comes."""
+    compute, calls = np.linalg.eigh, []
+
+    def eigh(*args, **kwargs):
+        calls.append("called")
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return compute(*args, **kwargs)
+
+    monkeypatch.setattr(np.linalg, "eigh", eigh)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield calls
+    signal.signal(signal.SIGINT, before)
+
+
+def is_pending(x):
+    return x._storage.value.buffer is None
+
+
+def test_an_interrupted_program_stops_and_is_run_again(interrupted):
+    x = torch.tensor([[2.0, 1.0], [1.0, 2.0]], requires_grad=True)
+    noise = torch.rand(2)
+    largest = torch.linalg.eigvalsh(x)[-1]
+    loss = (largest * 2 + noise).sum()
+    beside = torch.ones(3) + 1
+    with pytest.raises(KeyboardInterrupt) as raised:
+        loss.item()
+    assert raised.value.__context__ is None
+    assert is_pending(loss) and is_pending(beside) and len(interrupted) == 1
+    more = loss + 1  # recorded after the interrupt, of what was before it
+    assert abs(more.item() - (13 + noise.sum().item())) < 1e-5
+    assert len(interrupted) == 2
+    loss.backward()
+    assert torch.allclose(x.grad, torch.full((2, 2), 2.0), atol=1e-5)
+    assert beside.tolist() == [2.0] * 3
+
+
+def test_a_program_that_writes_is_finished(interrupted):
+    weight = torch.ones(2)
+    assert weight.tolist() == [1.0, 1.0]
+    weight.add_(torch.linalg.eigvalsh(torch.eye(2)))
+    with pytest.raises(KeyboardInterrupt):
+        weight.sum().item()
+    assert not is_pending(weight) and weight.tolist() == [2.0, 2.0] and len(interrupted) == 1
+
+
+def test_an_interrupt_that_is_handled_stops_nothing(interrupted):
+    heard = []
+    signal.signal(signal.SIGINT, lambda *_: heard.append(len(interrupted)))
+    made = torch.linalg.eigvalsh(torch.eye(2)) * 3
+    assert made.tolist() == [3.0, 3.0]
+    assert heard == [1] and len(interrupted) == 1
+
+
+def test_a_stopped_program_may_fail_and_be_written_to_later(interrupted):
+    values = torch.linalg.eigvalsh(torch.eye(2))
+    doubled = values * 2
+    doubled += 1
+    bad = torch.arange(3)[torch.tensor([1, 7]) + values.long()]
+    with pytest.raises(KeyboardInterrupt):
+        doubled.sum().item()
+    with pytest.raises(IndexError, match="test_robustness"):
+        doubled *= 10  # needs what was left, and that fails
+    with pytest.raises(IndexError):
+        bad.tolist()
+    doubled *= 10
+    assert doubled.tolist() == [30.0, 30.0]
+
+
+def test_ranges_and_hooks_outlive_an_interrupt(interrupted):
+    x = torch.eye(2, requires_grad=True)
+    with torch.profiler.profile() as prof, torch.profiler.record_function("work"):
+        with pytest.raises(KeyboardInterrupt):
+            torch.linalg.eigvalsh(x).sum().item()
+        total = (torch.linalg.eigvalsh(x) * 2).sum()
+        assert total.item() == 4
+    assert "work" in [event.name for event in prof.events()]
+    packed = []
+    hooks = torch.autograd.graph.saved_tensors_hooks(
+        lambda t: packed.append(1) or t, lambda t: t
+    )
+    interrupted.clear()
+    with hooks, pytest.raises(KeyboardInterrupt):
+        (torch.linalg.eigvalsh(x) * x).sum().item()
+    assert packed and (torch.linalg.eigvalsh(x) * x).sum().item() == 2
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file"])

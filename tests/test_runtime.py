@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -308,6 +309,22 @@ def test_host_calls_run_between_launches(kernels: Kernels) -> None:
     run_on(program, buffer)
     assert values.tolist() == [5] * 8
     assert seen == [[buffer.address]] * 2
+
+
+def test_long_programs_are_cut_where_nothing_runs_side_by_side(kernels: Kernels) -> None:
+    buffer = Buffer(64)
+    values = buffer.as_numpy(np.int64, (8,))
+    values[:] = 0
+    add = Launch(add_kernel(1), 8, (BufferRef(0),))
+    work = [6e6, 6e6, 6e6, 1e3, 1e3, 30e6, 1e3]
+    launches = [replace(add, nanoseconds=each) for each in work]
+    launches[2] = replace(launches[2], independent=True)
+    program = build(kernels, launches, 1)
+    run_on(program, buffer)
+    assert values.tolist() == [7] * 8
+    (frame,) = program._idle
+    counts = [segment[native.LAUNCH_COUNT] for segment in frame.segments]
+    assert counts == [3, 3, 1]
 
 
 def test_failing_host_call_leaves_the_program_usable(kernels: Kernels) -> None:

@@ -50,6 +50,7 @@ from rushlight.schedule.fuse import Fusion, Root, Unit
 from rushlight.schedule.inplace import last_checking, share_memory
 from rushlight.schedule.memory import nbytes_of, padded, plan_memory
 from rushlight.schedule.reading import Reader, refine
+from rushlight.trace.interrupts import Stopped
 
 RECURRENCES = {"recurrence": plan_recurrence, "recurrence_grad": plan_recurrence_grad}
 MANY_RESULTS = ("host", "attention", "attention_grad", *RECURRENCES)
@@ -517,10 +518,14 @@ class CompiledGraph:
         arena = buffers.Buffer(self.arena) if self.arena else None
         table[ARENA] = arena.address if arena is not None else 0
         watch = run_watched  # which the garbage collector may take away
-        if watch is None:
-            self.program.run(table)  # type: ignore[arg-type]
-        else:
-            watch(self, table)  # type: ignore[arg-type]
+        try:
+            if watch is None:
+                self.program.run(table)  # type: ignore[arg-type]
+            else:
+                watch(self, table)  # type: ignore[arg-type]
+        except Stopped:
+            self.errors[:] = 0
+            raise
         if self.checks and self.errors.tobytes() != self.no_errors:
             raise CheckFailed(self._failed_checks()[0])
 

@@ -24,6 +24,7 @@ from rushlight.loops import interpret
 from rushlight.ops.registry import LevelOp, TensorType
 from rushlight.runtime import buffers
 from rushlight.schedule.reading import SINGLE
+from rushlight.trace import interrupts
 from rushlight.trace.trace import Trace, hooks
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
@@ -79,6 +80,7 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
     try:
         program.run(trace, targets)
     except failures.StepFailed as failed:
+        interrupts.finish()
         rest = failures.survivors(trace, edge, alive, failed)
         if rest:
             with contextlib.suppress(Exception):  # the first error is the one to tell

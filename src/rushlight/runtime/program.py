@@ -14,11 +14,13 @@ from rushlight.loops.kernel import Launch
 from rushlight.runtime import executor as native
 from rushlight.runtime.buffers import Buffer
 from rushlight.runtime.pool import Pool, current_pool
+from rushlight.trace import interrupts
 
 # Pieces that each thread can expect of a region: enough to even out, few enough to be cheap.
 _UNITS_A_THREAD = 16
 _FEWEST_UNITS_A_THREAD = 4  # of one launch in a wide region
 _WORTH_SHARING_NS = 10_000.0  # a region with less work than this stays on the calling thread
+_SLICE_NS = 10e6  # of work, after which a program looks whether it has been interrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class Program:
         scratch = _reserve_scratch(self.scratch, pool) if self.scratch else 0
         try:
             for segment in frame.segments:
+                if interrupts.came:
+                    interrupts.stop()
                 if isinstance(segment, HostCall):
                     segment.function(addresses)
                 else:
@@ -119,14 +123,19 @@ class _Frame:
         self._kept: list[object] = []  # memory that the tables point into
         waiting = iter(entries)
         launches: list[Launch] = []
+        nanoseconds = 0.0
         for item in [*items, None]:
-            if isinstance(item, Launch):
+            is_full = nanoseconds > _SLICE_NS
+            if isinstance(item, Launch) and (item.independent or not is_full):
                 launches.append(item)
+                nanoseconds += item.nanoseconds
                 continue
             if launches:
                 self.segments.append(self._segment(launches, waiting))
-                launches = []
-            if item is not None:
+                launches, nanoseconds = [], 0.0
+            if isinstance(item, Launch):
+                launches, nanoseconds = [item], item.nanoseconds
+            elif item is not None:
                 self.segments.append(item)
 
     def divide(self, threads: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 import weakref
@@ -280,6 +281,8 @@ class Trace:
             handler = interrupts.hold()
             try:
                 self._flush()
+            except interrupts.Stopped:
+                pass  # now the interrupt is raised
             finally:
                 interrupts.release(handler)
 
@@ -299,13 +302,28 @@ class Trace:
             alive = hooks.with_elements(alive)
         for watch in self.watchers:
             watch(alive)
+        if self.mutated or self.watchers or self.must_flush or finish is not None:
+            interrupts.finish()
         try:
             if alive or self.mutated:
                 hooks.execute(self, edge, alive)
+        except interrupts.Stopped:
+            self._park(alive)
+            raise
         finally:
             self.restart()
         if finish is not None:
             finish()
+
+    def _park(self, values: list[Value]) -> None:
+        """Leave what is pending to a trace that nobody records in: it is flushed when one of
+        its values is wanted, like the trace of another thread.
+        """
+        parked = copy.copy(self)
+        parked.ranges = []
+        parked.live = [weakref.ref(value) for value in values]
+        for value in values:
+            value.trace = parked
 
     def _inspected(self) -> Callable[[], None] | None:
         """Under anomaly detection, what looks for NaNs once everything is computed."""

@@ -60,7 +60,7 @@ class PackedSequence(_PackedFields):
         return self.to(self.data.cuda(*args, **kwargs).device)
 
     def pin_memory(self) -> PackedSequence:
-        """The same sequences in pinned memory: RuntimeError, as for tensors, without a GPU."""
+        """The same sequences with each tensor as `Tensor.pin_memory` gives it."""
         orders = (self.sorted_indices, self.unsorted_indices)
         pinned = [None if t is None else t.pin_memory() for t in orders]
         return type(self)(self.data.pin_memory(), self.batch_sizes, *pinned)
