@@ -175,7 +175,8 @@ NUMPY: dict[str, Callable[..., np.ndarray]] = {
     "log_sigmoid": lambda x: np.minimum(x, 0) - np.log1p(np.exp(-abs(x))),
 }  # fmt: skip
 SCIPY: dict[str, Callable[..., np.ndarray]] = {
-    "erf": special.erf, "erfc": special.erfc, "erfinv": special.erfinv, "ndtri": special.ndtri,
+    "erf": special.erf, "erfc": special.erfc, "erfc_half": special.erfc,
+    "erfinv": special.erfinv, "ndtri": special.ndtri,
     "lgamma": special.gammaln, "digamma": special.digamma,
     "trigamma": lambda x: special.zeta(2.0, np.where(x > 0, x, np.nan)),
     "i0": special.i0, "i0e": special.i0e, "i1": special.i1, "i1e": special.i1e,
@@ -206,6 +207,7 @@ EXACT: dict[str, tuple[Callable[[mpmath.mpf], mpmath.mpf], float, float]] = {
     # the function, and the range on which it is compared
     "erf": (mpmath.erf, -6, 6),
     "erfc": (mpmath.erfc, -6, 27.2),
+    "erfc_half": (mpmath.erfc, -6, 27.2),
     "erfinv": (mpmath.erfinv, -1, 1),
     "ndtri": (_exact_ndtri, 0, 1),
     "lgamma": (mpmath.loggamma, 0, 1e5),

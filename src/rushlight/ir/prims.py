@@ -174,6 +174,7 @@ _ROWS = (
     Prim("atanh", 1, np.arctanh, is_costly=True),
     Prim("erf", 1, _pointwise(math.erf), is_costly=True),
     Prim("erfc", 1, _pointwise(math.erfc), is_costly=True),
+    Prim("erfc_half", 1, _pointwise(math.erfc), is_costly=True),  # for half precision only
     Prim("erfinv", 1, _pointwise(_erfinv), is_costly=True),
     Prim("lgamma", 1, _pointwise(_lgamma), is_costly=True),
     Prim("digamma", 1, _pointwise(_digamma), is_costly=True),

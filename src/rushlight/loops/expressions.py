@@ -469,7 +469,8 @@ RULES: dict[str, Rule] = {
 for _name in (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",
     "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfc_half",
+    "erfinv",
     "lgamma",
     "digamma", "sigmoid", "pow", "atan2",
 ):  # fmt: skip

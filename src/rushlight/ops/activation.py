@@ -31,6 +31,7 @@ def activation_op(
     vjp: Any = None,
     accepts: Accepts = is_floating,
     of_complex: bool = False,
+    half: Any = None,
 ) -> Op:
     """A pointwise op of floating numbers."""
     slopes = () if slope is None else (slope,)
@@ -43,6 +44,7 @@ def activation_op(
         accepts=accepts,
         wanted="a floating dtype",
         of_complex=of_complex,
+        half=half,
     )
 
 
@@ -328,7 +330,12 @@ def _gelu_lower(k: Any, x: Any) -> Any:
     return x * (k.erfc(x * -SQRT_HALF) * 0.5)
 
 
-GELU = activation_op("gelu", _gelu_lower, _gelu_slope)
+GELU = activation_op(
+    "gelu",
+    _gelu_lower,
+    _gelu_slope,
+    half=lambda k, x: x * (k.erfc_half(x * -SQRT_HALF) * 0.5),
+)
 _BEND = 2 * math.sqrt(
     2 / math.pi
 )  # 0.5 * (1 + tanh(z)) is sigmoid(2 * z), without cancellation

@@ -146,6 +146,7 @@ def pointwise(
     refuse: Callable[[str, object, str], Exception] = errors.not_implemented_for,
     of_complex: bool = False,
     refuse_complex: Callable[[str, object], Exception] = errors.not_for_complex,
+    half: Lower | None = None,
 ) -> Op:
     """An elementwise op. `lower(k, *operands, **attrs)` gets operands of one working dtype.
 
@@ -153,6 +154,7 @@ def pointwise(
              zero; `m` is the builder or `RECORDED`.
     of_complex: whether complex operands are allowed; the function is then holomorphic if it has
              slopes.
+    half:    `lower` where the result is in half precision, if less work gives that as well.
     accepts: which common dtypes are allowed (`wanted` says so in words, `refuse` makes the
     error).
     """
@@ -169,7 +171,8 @@ def pointwise(
 
     def lower_rule(k: Any, *refs: Any, **named: Any) -> Any:
         out = type_rule(*map(type_of, refs))
-        made = lower(k, *in_common(k, name, to, refs), **named)
+        form = half if half is not None and working(out.dtype) is not out.dtype else lower
+        made = form(k, *in_common(k, name, to, refs), **named)
         return k.expand(k.cast(made, out.dtype), out.shape)
 
     rule = vjp if vjp is not None else NOT_DIFFERENTIABLE

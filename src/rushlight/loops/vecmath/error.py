@@ -40,6 +40,14 @@ ERFCX_SINGLE = (
     0.3308514952659607, -0.17402450740337372, 0.07637199759483337, -0.026295185089111328,
     0.006218946073204279, -0.00038779000169597566, -0.0007559818332083523,
 )
+# The same, to 2^-19.4, and (exp(r) - 1 - r) / r^2 on |r| <= 0.3476, to 2^-23 of exp(r).
+ERFCX_HALF = (
+    1.0959967374801636, -0.9765355587005615, 0.7731084823608398, -0.5412247776985168,
+    0.33196720480918884, -0.1706879734992981, 0.0743643194437027, -0.036109231412410736,
+)
+EXP_TAIL_HALF = (
+    0.4999922215938568, 0.16667120158672333, 0.04189140722155571, 0.008312385529279709,
+)
 # (1 + 2x) exp(x^2) erfc(x) in (x - 4) / (x + 4) on 0 <= x <= 27.5. Relative error 2^-54.1.
 ERFCX = (
     1.2329951186255526, -0.1396211168405625, 0.015379652102620031, 0.06809705425469174,
@@ -81,6 +89,21 @@ def erfc(x: Value) -> Value:
     positive = _erfc_positive(clamp_above(a, 27.5))
     out = select(x < 0.0, 2.0 - positive, positive)
     return select(a < 0.5, 1.0 - _erf_small(x), out)
+
+
+@vector_function("erfc_half", ulp=(128.0, 2.0))
+def erfc_half(x: Value) -> Value:
+    """erfc in float32 to what results in half precision show: nothing lost is put back."""
+    if x.kind != "f32":
+        return erfc(x)
+    a = clamp_above(abs(x), 10.2)
+    inverse = 1.0 / (a + 4.0)
+    scaled = polynomial((a - 4.0) * inverse, ERFCX_HALF) * inverse
+    n, n_int = nearest(a * (a * -LOG2_E))
+    r = fma(n, -sum(LN2["f32"]), -(a * a))
+    excess = r * polynomial(r, (1.0, *EXP_TAIL_HALF))
+    positive = scale_down(fma(scaled, excess, scaled), n_int)
+    return select(x < 0.0, 2.0 - positive, positive)
 
 
 def _erfc_single(x: Value) -> Value:
