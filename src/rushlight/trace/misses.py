@@ -41,16 +41,24 @@ _warned: set[tuple[str, str]] = set()
 def note_op(parent: Edge, edge: Edge) -> None:
     """Remember how a new op differs from what was recorded at the same place before."""
     assert edge.op is not None
-    siblings = list(islice(reversed(parent.children.values()), 1, 1 + _COMPARED))
-    same = [e for e in siblings if e.op is edge.op]
+    same = siblings(parent, edge)
     if same:
         found = min((differences(edge, e) for e in same), key=len)
     elif parent.parent is None:
         return  # another program from its first step on
     else:
-        names = sorted({_name(e) for e in siblings})
+        names = sorted({_name(e) for e in _latest(parent)})
         found = [f"another step than before ({', '.join(names)})"]
     _note(parent, edge, Miss(edge.where, edge.label, edge.op.name, tuple(found)))
+
+
+def siblings(parent: Edge, edge: Edge) -> list[Edge]:
+    """The latest steps that are what this one is, at the same place of other paths."""
+    return [e for e in _latest(parent) if e.kind == edge.kind and e.op is edge.op]
+
+
+def _latest(parent: Edge) -> list[Edge]:
+    return list(islice(reversed(parent.children.values()), 1, 1 + _COMPARED))
 
 
 def note_step(parent: Edge, edge: Edge, key: Any) -> None:

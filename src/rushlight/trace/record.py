@@ -13,7 +13,7 @@ from typing import Any, NoReturn  # the Tensor class comes later
 
 from rushlight import config, errors
 from rushlight.ops.registry import OF_NUMBERS, Op, TensorType, recorder
-from rushlight.trace import misses, origin
+from rushlight.trace import misses, origin, varying
 from rushlight.trace.tape import Node, next_sequence
 from rushlight.trace.trace import (
     MAX_PENDING,
@@ -60,6 +60,8 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
                     value, view = trace.window(value, view)
                 if value.epoch != epoch:
                     value = trace.meet(value)
+                    if trace.epoch != epoch:
+                        return record(op, operands, attrs)
                 if grad:
                     node = x._node if x._base is None else hooks.current_node(x)
                     if node is not None:
@@ -78,6 +80,8 @@ def record(op: Op, operands: tuple[Any, ...], attrs: tuple[Any, ...]) -> Any:  #
         edge = trace.edge.children.get(whole_key)
         if edge is None:
             edge = _miss(trace, op, operands, attrs, whole_key)
+            if edge is None:
+                return record(op, operands, attrs)
         trace.edge = edge
         node = None
         if needs:
@@ -115,6 +119,8 @@ def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
             value, view = trace.window(value, view)
         if value.epoch != epoch:
             value = trace.meet(value)
+            if trace.epoch != epoch:
+                return record_one(op, x, attrs)
         node = None
         if op.is_differentiable and config.scopes.grad_enabled:
             source = x._node if x._base is None else hooks.current_node(x)
@@ -127,6 +133,8 @@ def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
                 edge = trace.edge.children.get(key)
                 if edge is None:
                     edge = _miss(trace, op, (x,), attrs, key)
+                    if edge is None:
+                        return record_one(op, x, attrs)
                 trace.edge = edge
                 kept = (value,) if edge.keeps[0] else _NONE_KEPT
                 node = _node(trace, edge, ((source, x._output),), kept)
@@ -139,6 +147,8 @@ def record_one(op: Op, x: Any, attrs: tuple[Any, ...]) -> Any:  # hot
         edge = trace.edge.children.get(key)
         if edge is None:
             edge = _miss(trace, op, (x,), attrs, key)
+            if edge is None:
+                return record_one(op, x, attrs)
         trace.edge = edge
         return (
             _result(trace, edge, None) if edge.out is not None else _results(trace, edge, None)
@@ -166,6 +176,8 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
                 value_a, view_a = trace.window(value_a, view_a)
             if value_a.epoch != epoch:
                 value_a = trace.meet(value_a)
+                if trace.epoch != epoch:
+                    return record_two(op, a, b, attrs)
             place_a = value_a.position
             if grad:
                 node_a = a._node if a._base is None else hooks.current_node(a)
@@ -189,6 +201,8 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
                 value_b, view_b = trace.window(value_b, view_b)
             if value_b.epoch != epoch:
                 value_b = trace.meet(value_b)
+                if trace.epoch != epoch:
+                    return record_two(op, a, b, attrs)
             place_b = value_b.position
             if grad:
                 node_b = b._node if b._base is None else hooks.current_node(b)
@@ -204,6 +218,8 @@ def record_two(op: Op, a: Any, b: Any, attrs: tuple[Any, ...]) -> Any:  # hot
         edge = trace.edge.children.get(key)
         if edge is None:
             edge = _miss(trace, op, (a, b), attrs, key)
+            if edge is None:
+                return record_two(op, a, b, attrs)
         trace.edge = edge
         node = None
         if node_a is not None or node_b is not None:
@@ -332,10 +348,12 @@ def _miss(
     operands: tuple[Any, ...],
     attrs: tuple[Any, ...],
     key: tuple[Any, ...],
-) -> Edge:
+) -> Edge | None:
     """The first time a step is taken here: run the type rule (on the user's line) and make an
-    edge.
+    edge. None if the program ended before this step: it is to be recorded anew.
     """
+    if trace.ends_again(key):
+        return None
     described = []
     for i, x in enumerate(operands):
         position, view = key[2 + 3 * i], key[3 + 3 * i]
@@ -346,6 +364,9 @@ def _miss(
     named = dict(zip(op.attrs, attrs, strict=True))
     outs = op.result_types([o.type for o in described], named)
     parent = trace.edge
+    types = (*(o.type for o in described), *outs)
+    if varying.is_known() and trace.ends_before(types, key):
+        return None
     edge = Edge(parent, "op", parent.next)
     edge.op, edge.attrs, edge.operands = op, attrs, tuple(described)
     edge.outs = outs
@@ -365,6 +386,12 @@ def _miss(
     trace.edges += 1
     if len(parent.children) > 1:
         misses.note_op(parent, edge)
+    if trace.records_values_only:
+        if len(parent.children) >= varying.OFTEN:
+            alike = misses.siblings(parent, edge)
+            varying.note(types, [(*(o.type for o in e.operands), *e.outs) for e in alike])
+        if varying.is_known():
+            edge.sizes = varying.touching(types, parent.sizes)
     return edge
 
 

@@ -6,7 +6,7 @@ import copy
 import itertools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any  # the Tensor class comes later
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from rushlight import config, errors, forks
 from rushlight.dtypes import Category, of_number, uint64
 from rushlight.ops.registry import NUMBER_TYPES, TensorType
-from rushlight.trace import interrupts, misses
+from rushlight.trace import interrupts, misses, varying
 from rushlight.trace.tape import AccumulateGrad, Input, Node, impure_epochs
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
@@ -106,6 +106,7 @@ class Trace:
         edge = parent.children.get(key)
         if edge is None:
             edge = parent.children[key] = Edge(parent, kind, next)
+            edge.sizes = parent.sizes
             self.edges += 1
             if len(parent.children) > 1:
                 misses.note_step(parent, edge, key)
@@ -138,9 +139,12 @@ class Trace:
             key = (key, "inference" if value.inference else "leaf" if key.weak else kind)
         edge = self.edge.children.get(key)
         if edge is None:
-            edge = self.step(key, "leaf", self.edge.next + 1)
+            parent = self.edge
+            edge = self.step(key, "leaf", parent.next + 1)
             edge.outs = (value.type,)
             edge.first = edge.next - 1
+            if len(parent.children) >= varying.OFTEN and self.records_values_only:
+                varying.note(edge.outs, [e.outs for e in misses.siblings(parent, edge)])
         self.edge = edge
         value.epoch = self.epoch
         value.position = edge.first
@@ -156,6 +160,8 @@ class Trace:
         """
         buffer = value.buffer
         if buffer is None or not buffer.is_shared or value.type.is_meta:
+            if varying.is_known() and self.ends_before_leaf(value.type):
+                return value
             self.join(value)
             return value
         if buffer.nbytes <= SMALL_SHARED:
@@ -166,6 +172,41 @@ class Trace:
         value.epoch = -1  # the next op reads it anew
         self.must_flush = True
         return value
+
+    def ends_before(self, types: Iterable[TensorType], key: Any = None) -> bool:
+        """End the program here if sizes that vary touch a step of these types and not what was
+        recorded before it, or the reverse. True if that was done: positions are to be looked up
+        anew.
+        """
+        if not self.live or not self.records_values_only:
+            return False
+        edge = self.edge
+        if bool(varying.touching(types, edge.sizes)) is bool(edge.sizes):
+            return False
+        if key is not None:
+            edge.ends = (edge.ends or set()) | {key}
+        self.flush()
+        return True
+
+    def ends_before_leaf(self, type: TensorType) -> bool:
+        """The same for what a value of this type would begin; a steady one ends nothing."""
+        is_new = not self.edge.sizes and bool(varying.sizes_of(type))
+        return is_new and self.ends_before((type,))
+
+    def ends_again(self, key: Any) -> bool:
+        """The same for a step before which a program has ended here."""
+        ends = self.edge.ends
+        if ends is None or key not in ends or not self.live or not self.records_values_only:
+            return False
+        self.flush()
+        return True
+
+    @property
+    def records_values_only(self) -> bool:
+        """Whether nothing here has to do with derivatives."""
+        scopes = config.scopes
+        is_plain = not scopes.levels and not scopes.anomaly
+        return not scopes.grad_enabled and not self.nodes and is_plain
 
     def window(self, value: Value, view: AnyView) -> tuple[Value, AnyView | None]:
         """What a view reads of a realised value, as a value of its own that starts there.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple  # programs and memos belong to later rooms
 
 from rushlight.ops.registry import Op, TensorType
+from rushlight.trace import varying
 from rushlight.views import AnyView
 
 
@@ -25,9 +26,9 @@ class Edge:
     """
 
     __slots__ = (
-        "attrs", "children", "first", "keeps", "kind", "label", "memos", "next", "op",
+        "attrs", "children", "ends", "first", "keeps", "kind", "label", "memos", "next", "op",
         "operands",
-        "out", "outs", "parent", "programs", "where",
+        "out", "outs", "parent", "programs", "sizes", "where",
     )  # fmt: skip
 
     def __init__(self, parent: Edge | None, kind: str, next: int) -> None:
@@ -46,6 +47,9 @@ class Edge:
         self.memos: dict[Any, Any] | None = None
         self.where: str = ""
         self.label: str = ""
+        # those that vary in this part of the path (trace/varying.py)
+        self.sizes: frozenset[int] = varying.NONE
+        self.ends: set[Any] | None = None  # steps before which the program ends here
 
     @property
     def saves(self) -> bool:
