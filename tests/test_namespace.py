@@ -251,6 +251,10 @@ def test_files_are_memory(tmp_path):
     assert rushlight.from_file(str(path), size=4, dtype=rushlight.int32).tolist() == [7] * 4
     with pytest.raises(RuntimeError, match="16 bytes, and 5 elements"):
         rushlight.from_file(str(path), size=5, dtype=rushlight.int32)
+    path.write_bytes(bytes([0, 0x40, 0x38, 0xC0]))
+    assert rushlight.from_file(str(path), size=1, dtype=rushlight.bfloat16).tolist() == [2.0]
+    eight = rushlight.from_file(str(path), size=4, dtype=rushlight.float8_e4m3fn)
+    assert eight.tolist() == [0.0, 2.0, 1.0, -2.0]
 
 
 def test_gradients_of_convolutions_by_name():

@@ -35,5 +35,28 @@ def test_what_cannot_be_drawn_is_refused():
         engine.draw_base2(1)
     with pytest.raises(ValueError, match="dimensionality"):
         SobolEngine(0)
-    with pytest.raises(NotImplementedError, match="scrambled"):
-        SobolEngine(2, scramble=True)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_scrambled_points_are_as_even(dimension):
+    engine = SobolEngine(dimension, scramble=True, seed=3)
+    points = engine.draw(64, dtype=rushlight.float64)
+    assert (points >= 0).all() and (points < 1).all()
+    for column in points.unbind(1):  # each 64th of an axis has its point, as without scrambling
+        assert (column * 64).long().sort()[0].tolist() == list(range(64))
+    assert points.tolist() != SobolEngine(dimension).draw(64).tolist()
+    assert engine.reset().draw(64, dtype=rushlight.float64).tolist() == points.tolist()
+
+
+def test_scrambling_has_a_seed():
+    torch = pytest.importorskip("torch")
+    first, again, other = (SobolEngine(3, scramble=True, seed=n).draw(8) for n in (1, 1, -2))
+    assert first.tolist() == again.tolist() != other.tolist()
+    theirs = torch.quasirandom.SobolEngine
+    for options in ({"scramble": True}, {"scramble": True, "seed": 5}, {"seed": 5}):
+        assert repr(SobolEngine(3, **options)) == repr(theirs(3, **options))
+    rushlight.manual_seed(0)
+    drawn = [SobolEngine(2, scramble=True).draw(4).tolist() for _ in range(2)]
+    assert drawn[0] != drawn[1]
+    rushlight.manual_seed(0)
+    assert SobolEngine(2, scramble=True).draw(4).tolist() == drawn[0]

@@ -82,8 +82,6 @@ def from_file(
     """
     check_layout(layout)
     kind = config.default_dtype() if dtype is None else dtype
-    if kind.storage.name != kind.name:
-        raise errors.not_there(f"from_file(dtype={kind!r})", "dtypes that NumPy lacks in files")
     path, needed = os.fspath(filename), size * kind.itemsize
     if shared:
         with open(path, "ab") as file:

@@ -11,9 +11,10 @@ from typing import Any  # SciPy's engine
 
 import numpy as np
 
-from rushlight import config, errors
+from rushlight import config
 from rushlight.arrays import from_numpy
 from rushlight.dtypes import dtype as _dtype
+from rushlight.random.generator import default_generator
 from rushlight.tensor import Tensor
 
 _BITS = 30
@@ -22,7 +23,10 @@ _BITS = 30
 class SobolEngine:
     """A sequence of points in [0, 1) of a dimension up to 21201.
 
-    Needs SciPy. Scrambled points are refused: PyTorch's depend on its own random stream.
+    scramble: shuffle the digits at random (Matousek, 1998), which keeps the points even; by
+    `seed`, or by the default generator's next number.
+
+    Needs SciPy.
 
     >>> from rushlight.quasirandom import SobolEngine
     >>> SobolEngine(2).draw(3)
@@ -39,11 +43,9 @@ class SobolEngine:
                 "Supported range of dimensionality for SobolEngine is "
                 f"[1, {self.MAXDIM}], got {dimension}"
             )
-        if scramble:
-            raise errors.not_there("SobolEngine(scramble=True)", "scrambled Sobol points")
         self.dimension, self.scramble, self.seed = dimension, scramble, seed
         self.num_generated = 0
-        self._engine = _engine(dimension)
+        self._engine = _engine(dimension, scramble, seed)
 
     def draw(
         self, n: int = 1, out: Tensor | None = None, dtype: _dtype | None = None
@@ -83,12 +85,21 @@ class SobolEngine:
         return self
 
     def __repr__(self) -> str:
-        return f"SobolEngine(dimension={self.dimension})"
+        parts = [f"dimension={self.dimension}"]
+        if self.scramble:
+            parts.append("scramble=True")
+        if self.seed is not None:
+            parts.append(f"seed={self.seed}")
+        return f"SobolEngine({', '.join(parts)})"
 
 
-def _engine(dimension: int) -> Any:
+def _engine(dimension: int, scramble: bool, seed: int | None) -> Any:
     try:
         from scipy.stats import qmc  # optional, and slow to import
     except ImportError as error:
         raise ImportError("SobolEngine needs SciPy: pip install scipy") from error
-    return qmc.Sobol(dimension, scramble=False, bits=_BITS)
+    if not scramble:
+        return qmc.Sobol(dimension, scramble=False, bits=_BITS)
+    drawn = default_generator.take(1) if seed is None else (seed,)
+    stream = np.random.default_rng([number % (1 << 64) for number in drawn])
+    return qmc.Sobol(dimension, bits=_BITS, seed=stream)
