@@ -216,3 +216,83 @@ def test_indices_along_a_dimension_count_from_its_end():
 def test_slopes_without_a_spacing_have_one_of_1():
     x = torch.tensor([1.0, 2.0, 4.0])
     assert torch.gradient(x, spacing=None)[0].tolist() == torch.gradient(x)[0].tolist()
+
+
+PLACES = [0, 0, 0, 1, 1, 1, 0]
+
+
+def by_place(x, y):
+    """What `scatter_reduce` multiplies, one product after the other."""
+    rows = list(x.unbind())
+    for place, factor in zip(PLACES, y.unbind(), strict=True):
+        rows[place] = rows[place] * factor
+    return rows
+
+
+def running(y):
+    rows = [y[0]]
+    for factor in y[1:].unbind():
+        rows.append(rows[-1] * factor)
+    return rows
+
+
+PRODUCTS = {  # as one op, and as the products of numbers that it is made of
+    "scatter_reduce": (
+        lambda t, x, y: x.scatter_reduce(0, t.tensor(PLACES), y, "prod"),
+        lambda x, y: by_place(x, y),
+    ),
+    "index_reduce": (
+        lambda t, x, y: x.index_reduce(0, t.tensor(PLACES), y, "prod"),
+        lambda x, y: by_place(x, y),
+    ),
+    "prod": (
+        lambda t, x, y: (x.sum() * y).prod(0, True),
+        lambda x, y: running(x.sum() * y)[-1:],
+    ),
+    "cumprod": (lambda t, x, y: (x.sum() * y).cumprod(0), lambda x, y: running(x.sum() * y)),
+}
+
+
+@pytest.mark.parametrize("zeros", ([], [0], [0, 1], [0, 3], [0, 1, 2], [0, 1, 3, 4], range(7)))
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_every_derivative_of_a_product_with_zeros(name, zeros):
+    theirs = pytest.importorskip("torch")
+    product, numbers = PRODUCTS[name]
+    for start in ([1.5, -0.75], [0.0, -0.75]):
+        factors = np.array([2.0, 3, -1.5, 0.5, 4, -2, 1.25])
+        factors[list(zeros)] = 0
+        given = np.array(start), factors
+        found = derivatives_in_turn(torch, lambda x, y: product(torch, x, y), given)
+        wanted = derivatives_in_turn(theirs, lambda x, y: theirs.stack(numbers(x, y)), given)
+        for order, (mine, expected) in enumerate(zip(found, wanted, strict=True)):
+            np.testing.assert_allclose(mine, expected, atol=1e-9, err_msg=f"order {order}")
+
+
+def derivatives_in_turn(library, function, given):
+    """The values, then the gradients of a weighted sum of what came before, to order 4."""
+    operands = [library.tensor(x, requires_grad=True) for x in given]
+    stream = np.random.RandomState(0)
+    found = [function(*operands)]
+    for _ in range(4):
+        weights = library.tensor(stream.randn(*found[-1].shape))
+        grads = library.autograd.grad(
+            (found[-1] * weights).sum(), operands, create_graph=True, allow_unused=True
+        )
+        filled = [
+            library.zeros_like(x) if g is None else g
+            for g, x in zip(grads, operands, strict=True)
+        ]
+        found.append(library.cat(filled))
+    return [x.detach().numpy() for x in found]
+
+
+def test_products_where_the_index_is_narrower_than_the_base():
+    x = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
+    y = torch.zeros(2, 5, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([[0, 2, 0], [0, 1, 2]])
+
+    def product(x, y):
+        return x.scatter_reduce(0, index, y, "prod")
+
+    assert torch.autograd.gradcheck(product, (x, y))
+    assert torch.autograd.gradgradcheck(product, (x, y))

@@ -17,8 +17,10 @@ from rushlight.ops.advanced import (
     scatter_lower,
 )
 from rushlight.ops.creation import FILL
-from rushlight.ops.elementwise import WHERE, conjugate
+from rushlight.ops.elementwise import WHERE, conjugate, scaled
+from rushlight.ops.joining import cat
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
+from rushlight.ops.scan import suffix_recurrence
 
 _REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
@@ -74,28 +76,83 @@ def _reduced_vjp(
 def _product_gradients(
     g: Any, base: Any, corner: Any, source: Any, index: Any, dim: int
 ) -> tuple[Any, Any]:
-    """Each factor's gradient is the product of the others. Zeros are counted, not divided by;
-    a single other one is multiplied back, for the second derivative by it. (Third derivatives
-    by two zeros are left out.)
+    """Each factor's gradient is the product of the others: of those that are not zero, by
+    division, times that of those that are.
     """
     (of_base, base_zero), (own, own_zero) = _without_zeros(base), _without_zeros(corner)
     product = REDUCED(of_base, own, index, dim=dim, kind="mul")
     count = SCATTER(base_zero, own_zero, index, dim=dim, kind="add")
-    zeros = WHERE(base == 0, base, 0.0), WHERE(corner == 0, corner, 0.0)
-    zero = SCATTER(*zeros, index, dim=dim, kind="add")  # the one of its place, or their sum
 
     def there(x: Any) -> Any:
         return GATHER(x, index, dim=dim)
 
-    def gradient(g: Any, rest: Any, count: Any, zero: Any) -> Any:
-        others = WHERE(count == 0, rest, WHERE(count == 1, rest * zero, 0.0))
-        return g * conjugate(others)
-
-    to_base = gradient(g, product / of_base, count - base_zero, zero - zeros[0])
-    to_source = gradient(
-        there(g), there(product) / own, there(count) - own_zero, there(zero) - zeros[1]
-    )
+    others = count - base_zero, there(count) - own_zero
+    to_base, to_source = _products_of_zeros((base, corner), others, index, dim)
+    to_base = scaled(g * conjugate(to_base), product / of_base)
+    to_source = scaled(there(g) * conjugate(to_source), there(product) / own)
     return to_base, grown(to_source, source.shape)
+
+
+def _products_of_zeros(
+    factors: tuple[Any, Any], counts: tuple[Any, Any], index: Any, dim: int
+) -> tuple[Any, Any]:
+    """For the base's factors and for those that meet them the product of the others that are
+    zero, of which there are `counts`.
+    """
+    base, _ = factors
+    lines = FILL(1, shape=(base.shape[dim],), dtype=dt.int64).cumsum(0) - 1
+    lines = lines.reshape([-1 if d == dim else 1 for d in range(base.ndim)])
+    shape = [base.shape[dim] if d == dim else size for d, size in enumerate(index.shape)]
+    places = cat([lines.expand(shape), index.to(dt.int64)], dim)
+
+    def met(x: Any) -> Any:
+        """The part of something like the base that others may meet."""
+        for d, size in enumerate(shape):
+            x = x.narrow(d, 0, size)
+        return x
+
+    zeros = [WHERE(x == 0, x, 1.0) for x in (met(base), factors[1])]
+    both = OTHER_ZEROS(cat(zeros, dim), places, cat([met(counts[0]), counts[1]], dim), dim=dim)
+    of_base = both.narrow(dim, 0, shape[dim]) - 1
+    return grown(of_base, base.shape) + 1, both.narrow(dim, shape[dim], index.shape[dim])
+
+
+def _other_zeros_vjp(h: Any, out: Any, zeros: Any, places: Any, count: Any, dim: int) -> Any:
+    """The sum over the others of h times the product of those that then remain: what h as a
+    change of the factors makes of the product of each one's others (second derivatives of a
+    product are symmetric). Factors of a place are brought together; what is before one and
+    what is after it are running products, with their changes.
+    """
+    order = places.argsort(dim, stable=True)
+    at, z, h = (GATHER(x, order, dim=dim) for x in (places, conjugate(zeros), h))
+    after = _after(at, z, h, dim)
+    turned = _after(at.flip(dim), z.flip(dim), h.flip(dim), dim)
+    before = [x.flip(dim) for x in turned]
+    change = before[1] * after[0] + before[0] * after[1]
+    return GATHER(change, order.argsort(dim), dim=dim), None, None
+
+
+def _after(at: Any, z: Any, h: Any, dim: int) -> tuple[Any, Any]:
+    """The product of what comes after each factor at its place, and its change by h."""
+    joined = at == cat(
+        [at.narrow(dim, 1, at.shape[dim] - 1), at.narrow(dim, 0, 1) * 0 - 1], dim
+    )
+
+    def next_of(x: Any) -> Any:
+        return WHERE(joined, x.roll(-1, dim), 0.0)
+
+    ratio = next_of(z)
+    product = suffix_recurrence(ratio, (~joined).to(z.dtype), dim)
+    return product, suffix_recurrence(ratio, next_of(h * product), dim)
+
+
+OTHER_ZEROS = Op(  # the product of the other factors at a place, of which `count` are zeros
+    "other_zeros",
+    attrs=("dim",),
+    type=lambda zeros, places, count, dim: zeros,
+    lower=lambda k, zeros, places, count, dim: k.cast(count.equals(0), zeros.dtype),
+    vjp=_other_zeros_vjp,
+)
 
 
 def _without_zeros(x: Any) -> tuple[Any, Any]:
