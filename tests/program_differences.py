@@ -23,11 +23,11 @@ FREE = (
     r"_gamma\(|unique|airy|bicubic|ihfft.*out=|kthvalue|topk|mode\(|median\((?!.*values)|sort\((?!.*stable)"
 )
 # Errors of ours alone: PyTorch makes infinities, lets pass what is empty, or deprecates it; it
-# goes backward again where nothing was saved.
+# goes backward again where nothing was saved, and does not count the coordinates of a gradient.
 REFUSED = (
     r"matrix_exp.*torch.bfloat16|softmax.*torch.complex|no sparse gradients|"
     r"index_fill_: unsupp|cannot resize variables[^$]*addbmm_\(|"
-    r"through the graph a second time|"
+    r"through the graph a second time|torch.gradient expected the coordinates|"
     r"gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
     r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
 )
