@@ -190,6 +190,7 @@ def expected(lines: Lines) -> Expected:
             or differences.is_misread(line, names)
         ):
             free.update(makes | changed)
+            free.update(uses if re.search(differences.UNSEEN, line) else ())
             if derives or ".grad" in line or "_hook" in line:
                 free.add("grad")
         for name in (makes | changed) & names.keys():

@@ -31,6 +31,8 @@ REFUSED = (
     r"gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
     r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
 )
+# What writes to operands whose version stays what it was.
+UNSEEN = r"(batch|instance)_norm\("
 # Functions whose results never have a history here; PyTorch gives them one that it refuses to
 # differentiate.
 WITHOUT_HISTORY = r"unique|airy|bicubic|bincount|heaviside|binomial|detach_copy"
@@ -86,14 +88,15 @@ def requires_late(line: str, names: dict[str, Any]) -> bool:
 
 
 def _depends(t: torch.Tensor, leaves: list[torch.Tensor]) -> bool:
-    """Whether PyTorch's derivative of a value is more than zero, or cannot be had."""
+    """Whether PyTorch's derivative of a value is more than rounding, or cannot be had here."""
     weights = torch.linspace(0.5, 1.5, t.numel(), dtype=t.real.dtype).reshape(t.shape)
     total = (t * weights).abs().square().sum()
     try:
         gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
-    except RuntimeError:  # what it needs is freed or overwritten
-        return True
-    return any(g is not None and bool(g.any()) for g in gradients)
+    except RuntimeError as error:  # what it needs is freed, overwritten or a zero of PyTorch's
+        return "ZeroTensors are immutable" not in str(error)
+    least = 1000 * torch.finfo(total.dtype).eps * (1 + float(total.detach()))
+    return any(g is not None and bool((~(g.abs() <= least)).any()) for g in gradients)
 
 
 def is_misread(line: str, names: dict[str, Any]) -> bool:
@@ -130,6 +133,16 @@ def _reads_its_target(line: str, names: dict[str, Any]) -> bool:
     return False
 
 
+def _normalises_its_statistics(line: str, names: dict[str, Any]) -> bool:
+    """Running statistics are written channel by channel, between reads of the input."""
+    for call in ast.walk(ast.parse(line)):
+        if isinstance(call, ast.Call) and "_norm" in ast.unparse(call.func):
+            found = [_memories(value, names) for value in call.args]
+            if sum(map(len, found)) > len(set().union(*found)):
+                return True
+    return False
+
+
 def _memories(expression: ast.expr, names: dict[str, Any]) -> set[int]:
     """Where the tensors of an expression are stored."""
     with torch.no_grad():
@@ -140,6 +153,12 @@ def _memories(expression: ast.expr, names: dict[str, Any]) -> set[int]:
 def _has_failed(line: str, names: dict[str, Any]) -> bool:
     """Factors of a matrix that has none, as `info` says, are what was there."""
     return any(t.dtype is torch.int32 and bool(t.any()) for t in _made(line, names))
+
+
+def _has_no_pivot(line: str, names: dict[str, Any]) -> bool:
+    """Rounding decides at which column a singular matrix runs out of pivots."""
+    infos = [t for t in _made(line, names)[2:] if t.dtype is torch.int32]
+    return any(bool(t.any()) for t in infos)
 
 
 def _is_narrow(line: str, names: dict[str, Any]) -> bool:
@@ -181,8 +200,10 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"median\(", _repeats),
     (r"masked_scatter_|index_put_|\.put_\(|add(mm|bmm|mv|r)_\(", _reads_its_target),
     (r"_ex\(", _has_failed),
+    (r"\.lu\(", _has_no_pivot),
     (r"histc|matrix_exp", _is_narrow),
     (r"(?i)layer_?norm|group_?norm|batch_?norm|instance_?norm", _derives_thrice),
+    (r"(batch|instance)_norm\(", _normalises_its_statistics),
     (r"cond\(", _is_singular),
     (r"conv", _has_no_elements),
     (r"native_group_norm", _derives_statistics),

@@ -84,6 +84,13 @@ torch.lu(torch.eye(2), out=(v0, v1))""",
 v0 = torch.tensor([0.25, 0.75], requires_grad=True)
 v1 = torch.poisson(v0)
 v1.sum().backward()""",
+    "functions that are derived take what inference mode made": """
+v0 = torch.tensor([0.5, -1.0])
+with torch.inference_mode():
+    v1 = v0.cos()
+v2 = torch.func.grad(lambda a: (a.sin() * v1).sum())(v1)
+v3 = torch.func.hessian(lambda a: (a * a.detach() * a).sum())(v1)
+v4 = torch.func.vjp(lambda a: a.clone().mul_(a), v1)[1](v0)""",
     "each result of a call has a history": """
 v0 = torch.tensor([[1.0], [2.0]], requires_grad=True)
 v1 = torch.triangular_solve(v0, torch.tensor([[2.0, 1.0], [0.0, 3.0]]))

@@ -313,7 +313,7 @@ class Function(FunctionCtx):
             outputs = custom_tangents.with_own_values(outputs, args, ctx._dirty)
         if forward is not None:
             if config.process.has_inference:
-                _check_saved(ctx)
+                _check_saved(ctx, args)
             _check_dirty(ctx, outputs)
             outputs = _attach(cls, ctx, args, outputs)
             ctx._intermediates = Kept(forward, ctx) or None
@@ -357,10 +357,10 @@ def _attach(cls: type[Function], ctx: Any, args: Sequence[Any], outputs: Sequenc
     return given
 
 
-def _check_saved(ctx: Any) -> None:
+def _check_saved(ctx: Any, args: Sequence[Any]) -> None:
     for saved in ctx._saved:
         if saved is not None and saved.tensor is not None:
-            inference.check_saved(saved.tensor)
+            inference.check_saved(saved.tensor, args)
 
 
 def _node_class(cls: type[Function]) -> type[FunctionNode]:

@@ -26,7 +26,7 @@ from rushlight.func.arguments import (
 )
 from rushlight.tensor import Tensor
 from rushlight.trace.inputs import input_of
-from rushlight.trace.tape import AccumulateGrad, Input
+from rushlight.trace.tape import Input, starts_of
 from rushlight.trace.write import current_node
 
 Function = Callable[..., Any]
@@ -90,17 +90,8 @@ def finished(results: Any) -> Any:
 
 def has_history(tensors: Sequence[Any]) -> bool:
     """Whether the history of some tensor begins at a leaf that gradients may be asked by."""
-    starts = {n for t in tensors if (n := current_node(t)) is not None}
-    stack, seen = list(starts), starts
-    while stack:
-        node = stack.pop()
-        if isinstance(node, AccumulateGrad) and (not isinstance(node, Input) or node.is_open):
-            return True
-        for after, _ in () if node.is_spent else node.next:
-            if after is not None and after not in seen:
-                seen.add(after)
-                stack.append(after)
-    return False
+    nodes = [n for t in tensors if (n := current_node(t)) is not None]
+    return any(not isinstance(s, Input) or s.is_open for s in starts_of(nodes))
 
 
 def grad(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:

@@ -9,9 +9,11 @@ is found out on the miss.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any  # tensors come later
 
 from rushlight import config, errors
+from rushlight.trace.tape import Input, starts_of
 from rushlight.trace.trace import Trace, hooks, local, recording
 from rushlight.trace.value import Value
 
@@ -64,9 +66,15 @@ def note_data(value: Value) -> None:
         value.inference = True
 
 
-def check_saved(x: Any) -> None:
-    """Raise if a gradient that is being recorded would need what was made in inference mode."""
-    if is_made_inside(x._storage.value):
+def check_saved(x: Any, operands: Sequence[Any]) -> None:
+    """Raise if a gradient that is being recorded would need what was made in inference mode and
+    leads to a leaf: functions that are derived may be given such tensors, and may capture them.
+    """
+    if not is_made_inside(x._storage.value):
+        return
+    tensors = [o for o in operands if isinstance(o, hooks.tensor_class)]
+    nodes = [n for t in tensors if (n := hooks.current_node(t)) is not None]
+    if any(not isinstance(start, Input) for start in starts_of(nodes)):
         raise errors.inference_saved()
 
 

@@ -381,7 +381,7 @@ def _miss(
     if config.process.has_inference and any(index >= 0 for index in key[4::3]):
         for x, is_kept in zip(operands, edge.keeps, strict=True):
             if is_kept and isinstance(x, hooks.tensor_class):
-                hooks.check_saved(x)
+                hooks.check_saved(x, operands)
     parent.children[key] = edge
     trace.edges += 1
     if len(parent.children) > 1:

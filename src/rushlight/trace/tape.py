@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any  # tensors come later
 
 from rushlight import errors
@@ -221,6 +221,22 @@ class Input(AccumulateGrad):
         super().__init__(tensor)
         self.next = next
         self.is_open = True  # until the function that has it as an input returns
+
+
+def starts_of(nodes: Iterable[Node]) -> Iterator[AccumulateGrad]:
+    """Where the history of nodes begins, as far as it is there: leaves, and inputs of functions
+    with what those stand for.
+    """
+    seen = set(nodes)
+    stack = list(seen)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, AccumulateGrad):
+            yield node
+        for after, _ in () if node.is_spent else node.next:
+            if after is not None and after not in seen:
+                seen.add(after)
+                stack.append(after)
 
 
 def _freed_from(start: Node) -> Iterator[Node]:

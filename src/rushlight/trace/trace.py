@@ -6,7 +6,7 @@ import copy
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any  # the Tensor class comes later
 
 import numpy as np
@@ -52,7 +52,7 @@ class Hooks:
     spread: Callable[[Value, TensorType], Value]
     mark_made: Callable[[Trace], None]
     note_contents: Callable[[Value, Value], None]
-    check_saved: Callable[[Any], None]
+    check_saved: Callable[[Any, Sequence[Any]], None]
 
     @staticmethod
     def source_of_tangents(x: Any) -> Any:
