@@ -66,7 +66,7 @@ def has_other_history(line: str, names: dict[str, Any]) -> bool:
         t
         for name, value in names.items()
         for _, t in tensors_in(value)
-        if name not in names_of(line)[1] and t.requires_grad
+        if name not in names_of(line)[1] and t.requires_grad and t.is_leaf
     ]
     if "torch.func" in line and leaves and not all(t.requires_grad for t in made):
         return True

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import program_tables as tables
 import torch
 from program_draws import tensors_in
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -20,7 +22,8 @@ def all_tensors(value: Any, label: str) -> Iterator[tuple[str, Any]]:
 
 class Noise:
     """Moves each result that a statement makes; whole numbers stay, and equal ones stay equal
-    unless they are moved freely, which a singular matrix does not survive.
+    unless they are moved freely, which a singular matrix does not survive. Zeros of derivatives
+    have any sign (docs/differences.md: what is zero stays zero).
     """
 
     def __init__(self, seed: int, freely: bool) -> None:
@@ -29,20 +32,22 @@ class Noise:
         self.moved = torch.empty(0, dtype=torch.float64)  # numbers that were moved already
 
     def __call__(self, line: str, names: dict[str, Any]) -> None:
-        now = set()
+        now, derives = set(), re.search(rf"{tables.DERIVES}|\.grad\b", line) is not None
         for name, value in names.items():
             for _, t in all_tensors(value, name):
                 memory = t.untyped_storage().data_ptr()
                 if memory not in self.known | now:
                     with contextlib.suppress(RuntimeError):  # an expanded tensor
-                        self.move(t)
+                        self.move(t, derives)
                 now.add(memory)
         self.known = now  # memory that is free again may be used for another result
 
-    def move(self, t: torch.Tensor) -> None:
+    def move(self, t: torch.Tensor, signs: bool) -> None:
         data = _numbers(t)
         if data is None:
             return
+        if signs:
+            data.masked_fill_(data == 0, -0.0 if self.seed % 2 else 0.0)
         stays = torch.isin(data.double(), self.moved)
         data.copy_(torch.where(stays, data, _moved(data, self.seed, self.freely)))
         self.moved = torch.cat([self.moved, data.double().reshape(-1)])

@@ -86,8 +86,7 @@ v1 = torch.poisson(v0)
 v1.sum().backward()""",
     "functions that are derived take what inference mode made": """
 v0 = torch.tensor([0.5, -1.0])
-with torch.inference_mode():
-    v1 = v0.cos()
+v1 = torch.inference_mode()(torch.cos)(v0)
 v2 = torch.func.grad(lambda a: (a.sin() * v1).sum())(v1)
 v3 = torch.func.hessian(lambda a: (a * a.detach() * a).sum())(v1)
 v4 = torch.func.vjp(lambda a: a.clone().mul_(a), v1)[1](v0)""",
