@@ -191,6 +191,12 @@ def _overlaps(line: str, names: dict[str, Any]) -> bool:
     return any(overlaps(t) for t in _operands(line, names))
 
 
+def _has_negative_size(line: str, names: dict[str, Any]) -> bool:
+    """The derivative by a negative absolute value has the wrong sign."""
+    reals = [t.detach() for t in _operands(line, names) if t.is_floating_point()]
+    return any(bool((t < 0).any()) for t in reals)
+
+
 def _derives_statistics(line: str, names: dict[str, Any]) -> bool:
     """Means and deviations that native_group_norm gives have a history without gradients."""
     return any(t.requires_grad for t in _operands(line, names))
@@ -206,6 +212,7 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"(batch|instance)_norm\(", _normalises_its_statistics),
     (r"cond\(", _is_singular),
     (r"conv", _has_no_elements),
+    (r"polar\(", _has_negative_size),
     (r"native_group_norm", _derives_statistics),
     (tables.FORWARD, _overlaps),
 )
