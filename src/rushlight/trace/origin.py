@@ -46,6 +46,9 @@ def _module_path(innermost_first: list[Any]) -> str:
 
 
 def _name_in(parent: Any, child: Any) -> str:
+    for name, module in parent._modules.items():  # usually it is one of these
+        if module is child:
+            return str(name)
     for name, module in parent.named_modules():
         if module is child:
             return name or type(child).__name__
