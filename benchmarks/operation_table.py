@@ -17,7 +17,7 @@ from benchmarks.operations import LARGE, OPERATIONS, SMALL, Operation, reason
 from benchmarks.tables import figure, ratio, table
 from benchmarks.turns import Conversation
 
-FEWEST, PATIENCE, MOST = 4, 3, 24  # turns; without a better one in so many, no more follow
+FEWEST, PATIENCE, MOST = 6, 4, 24  # turns; without a better one in so many, no more follow
 GAIN = 0.98  # of the best so far: a turn at least so much faster is a better one
 COPY = "copy_"  # the operation whose rate makes the floors of those that move memory
 PRODUCTS = ("matmul",)  # and those of products
