@@ -125,6 +125,28 @@ def test_programs_with_gradients_are_whole(planned) -> None:
         weight.grad = None
 
 
+def test_an_optimizers_step_is_not_planned_for_each_new_size(planned) -> None:
+    layer = nn.Linear(3, 2)
+    step = torch.optim.AdamW(layer.parameters(), lr=0.1)
+
+    def train(size: int) -> None:
+        layer(torch.tensor(np.ones((size, 3), np.float32))).square().mean().backward()
+        step.step()
+        step.zero_grad()
+
+    for size in range(2, 9):
+        train(size)
+    together = max(planned)
+    planned.clear()
+    train(9)
+    train(10)
+    assert len(planned) == 2
+    assert max(planned) < together, "the optimizer's step is planned again"
+    planned.clear()
+    train(9)
+    assert not planned
+
+
 def test_writes_in_place_across_the_ends_of_programs() -> None:
     theirs = pytest.importorskip("torch")
 

@@ -33,7 +33,7 @@ from rushlight.ops import creation
 from rushlight.optim.batch import Batch, Watch, update_all
 from rushlight.optim.matching import matched, merged
 from rushlight.tensor import Tensor
-from rushlight.trace import flush
+from rushlight.trace import before_steady_steps, flush
 
 ParamsT = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 """What an optimizer takes: parameters, groups of them, or parameters with names."""
@@ -472,6 +472,7 @@ def _around_step(step: Callable[..., Any]) -> Callable[..., Any]:
             if result is not None:
                 args, kwargs = _new_arguments(step, result)
         self._opt_called = True
+        before_steady_steps()  # a batch of another size needs no other step
         out = step(self, *args, **kwargs)
         after = self._optimizer_step_post_hooks
         for hook in chain(after.values(), _step_post_hooks.values()):

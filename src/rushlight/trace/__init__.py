@@ -4,6 +4,6 @@ In come ops with tensors and numbers; out go tensors whose values are pending. N
 computes: a flush hands the path to the executor that `pipeline` installs.
 """
 
-from rushlight.trace.trace import flush
+from rushlight.trace.trace import before_steady_steps, flush
 
-__all__ = ["flush"]
+__all__ = ["before_steady_steps", "flush"]

@@ -386,12 +386,12 @@ def _miss(
     trace.edges += 1
     if len(parent.children) > 1:
         misses.note_op(parent, edge)
-    if trace.records_values_only:
-        if len(parent.children) >= varying.OFTEN:
-            alike = misses.siblings(parent, edge)
-            varying.note(types, [(*(o.type for o in e.operands), *e.outs) for e in alike])
-        if varying.is_known():
-            edge.sizes = varying.touching(types, parent.sizes)
+    is_plain = trace.records_values_only
+    if len(parent.children) >= varying.OFTEN and (is_plain or edge.is_source):
+        alike = misses.siblings(parent, edge)
+        varying.note(types, [(*(o.type for o in e.operands), *e.outs) for e in alike])
+    if is_plain and varying.is_known():
+        edge.sizes = varying.touching(types, parent.sizes)
     return edge
 
 

@@ -143,7 +143,7 @@ class Trace:
             edge = self.step(key, "leaf", parent.next + 1)
             edge.outs = (value.type,)
             edge.first = edge.next - 1
-            if len(parent.children) >= varying.OFTEN and self.records_values_only:
+            if len(parent.children) >= varying.OFTEN:
                 varying.note(edge.outs, [e.outs for e in misses.siblings(parent, edge)])
         self.edge = edge
         value.epoch = self.epoch
@@ -200,6 +200,17 @@ class Trace:
             return False
         self.flush()
         return True
+
+    def end_if_varying(self) -> None:
+        """End the program here if this is a new path, on which sizes vary."""
+        edge = self.edge
+        if not self.live:
+            return
+        if edge.ends is None or _STEADY not in edge.ends:
+            if not varying.is_known() or edge.children or not _varies(edge):
+                return
+            edge.ends = (edge.ends or set()) | {_STEADY}
+        self.flush()
 
     @property
     def records_values_only(self) -> bool:
@@ -417,6 +428,15 @@ def _read_once(view: AnyView) -> int:
     return numel([n for n, stride in zip(view.shape, view.strides, strict=True) if stride])
 
 
+_STEADY = "what follows is steady"
+
+
+def _varies(edge: Edge) -> bool:
+    """Whether what the path to this edge begins with has a size that varies."""
+    sources = [e for e in edge.path() if e.kind in ("leaf", "op") and e.is_source]
+    return any(varying.sizes_of(type) for e in sources for type in e.outs)
+
+
 class _Local(threading.local):
     def __init__(self) -> None:
         self.trace = Trace()
@@ -453,6 +473,12 @@ def _for_samples(value: Value, type: TensorType) -> Value:
     if more:
         raise errors.unbatched_write(type.shape, [size for _, size in sorted(more)])
     return hooks.spread(value, type)
+
+
+def before_steady_steps() -> None:
+    """Say that what is recorded next does not have the sizes of what was recorded so far."""
+    with recording:
+        local.trace.end_if_varying()
 
 
 def flush() -> None:

@@ -57,6 +57,11 @@ class Edge:
         op = self.op
         return op is not None and (op.is_once or op.uses_out or any(self.keeps))
 
+    @property
+    def is_source(self) -> bool:
+        """Whether nothing but numbers went into this step."""
+        return all(operand.type.weak for operand in self.operands)
+
     def path(self) -> list[Edge]:
         """All edges from the root (left out) to this one."""
         edges = []

@@ -5,8 +5,8 @@ and values, say) would plan a new program each time, though most of it is what i
 steps at one place of the paths differ in one size, again and again, that size is known to vary
 (`note`). From then on a program ends before the first step that the size touches, and the next
 one before the first step that it does not touch: what is steady is found again, and only the
-rest is planned. This is done where nothing records gradients. Values do not depend on where a
-program ends.
+rest is planned. This is done where nothing records gradients; where something does, a program
+ends before the optimizer's step if it is new. Values do not depend on where a program ends.
 """
 
 from __future__ import annotations
