@@ -25,7 +25,7 @@ from rushlight.trace.inference import note_data
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.trace import hooks
 from rushlight.trace.value import Storage, Value
-from rushlight.views import Recast, View
+from rushlight.views import Recast, Shape, View
 
 if TYPE_CHECKING:
     from rushlight.tensor import Tensor
@@ -118,19 +118,22 @@ def tensor_of_array(array: Any, kind: dtype) -> Tensor:
     return make_tensor(hooks.tensor_class, Storage(value), value.type)
 
 
-def joined(parts: Sequence[Tensor], dim: int, kind: dtype) -> Tensor:
-    """A tensor with copies of the elements of others, one after the other along a dimension."""
+def joined(parts: Sequence[Tensor], dim: int, kind: dtype, shape: Shape) -> Tensor:
+    """A tensor of `shape` with copies of the elements of others, one after the other along a
+    dimension of theirs.
+    """
     if any(p.dtype is not kind for p in parts):
-        return tensor_of_array(np.concatenate([p._numbers() for p in parts], dim), kind)
-    shape = list(parts[0]._shape)
-    shape[dim] = sum([p._shape[dim] for p in parts])
-    value = Value(TensorType(tuple(shape), kind))
+        numbers = np.concatenate([p._numbers() for p in parts], dim)
+        return tensor_of_array(numbers.reshape(shape), kind)
+    value = Value(TensorType(shape, kind))
     value.buffer = buffers.Buffer(value.type.nbytes)
     address = value.buffer.address
-    if not large_joins.join(parts, dim, kind, value.type.shape, address) and not _laid_in_turn(
+    if not large_joins.join(parts, dim, kind, shape, address) and not _laid_in_turn(
         parts, dim, kind, address
     ):
-        stored = value.buffer.as_numpy(kind.storage, value.type.shape)
+        first = parts[0]._shape
+        length = sum([p._shape[dim] for p in parts])
+        stored = value.buffer.as_numpy(kind.storage, (*first[:dim], length, *first[dim + 1 :]))
         np.concatenate([p._array() for p in parts], dim, out=stored)
     return make_tensor(hooks.tensor_class, Storage(value), value.type)
 

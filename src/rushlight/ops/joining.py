@@ -87,7 +87,8 @@ def cat(tensors: Any, dim: int = 0) -> Any:
                 f"number {i} in the list."
             )
     if _is_data(full):
-        return _joined_now(full, at, kind)
+        whole = (*first[:at], sum([p._shape[at] for p in full]), *first[at + 1 :])
+        return _joined_now(full, at, kind, whole)
     return CAT(*full, dim=at, sizes=tuple(p._shape[at] for p in full), dtype=kind)
 
 
@@ -100,13 +101,13 @@ def _is_data(parts: Sequence[Any]) -> bool:
     return len(types) == len(parts) and not any(t.is_meta or t.levels for t in types)
 
 
-def _joined_now(parts: Sequence[Any], dim: int, kind: dtype) -> Any:
+def _joined_now(parts: Sequence[Any], dim: int, kind: dtype, shape: Shape) -> Any:
     """Join data at once: batches cut out of a data set differ in where they are cut, and would
     otherwise make every training step a new program.
     """
     from rushlight.arrays import joined  # ops come before tensors
 
-    return joined(parts, dim, kind)
+    return joined(parts, dim, kind, shape)
 
 
 @public("torch", out=True)
@@ -125,7 +126,11 @@ def stack(tensors: Any, dim: int = 0) -> Any:
                 f"{errors.shape_text(parts[0]._shape)} at entry 0 and "
                 f"{errors.shape_text(p._shape)} at entry {i}"
             )
-    at = views.dim_index("stack", dim, parts[0].ndim + 1)
+    shape = parts[0]._shape
+    at = views.dim_index("stack", dim, len(shape) + 1)
+    if at < len(shape) and _is_data(parts):  # joined along `at`, and counted differently
+        whole = (*shape[:at], len(parts), *shape[at:])
+        return _joined_now(parts, at, common_dtype(parts), whole)
     return cat([p.unsqueeze(at) for p in parts], at)
 
 
