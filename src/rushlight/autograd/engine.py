@@ -1,21 +1,14 @@
-"""The backward pass: walk the tape from the roots, in reverse order of recording.
-
-Note: memoised backward. A trace's path fixes the tape made in it (`trace/record.py`), so when
-the whole walk stays inside the trace, with no hooks, its outcome is a function of the path: the
-edge where the walk ends and the positions of the gradients. The next time the trace jumps
-there, and nodes are only marked as freed.
-"""
+"""The backward pass: walk the tape from the roots, in reverse order of recording."""
 
 from __future__ import annotations
 
 import heapq
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any  # tensors come later
 
 from rushlight import config, errors
-from rushlight.autograd import nan_search
+from rushlight.autograd import nan_search, remembered
 from rushlight.autograd.grad_mode import enable_grad, no_grad
 from rushlight.devices import META
 from rushlight.dtypes import dtype
@@ -23,16 +16,13 @@ from rushlight.ops import batching
 from rushlight.ops.registry import OPS, TensorType, recorder
 from rushlight.ops.view_ops import Placed
 from rushlight.trace.packing import Held
-from rushlight.trace.record import alias, make_tensor, set_view, value_tensor
+from rushlight.trace.record import alias, make_tensor, value_tensor
 from rushlight.trace.tape import AccumulateGrad, Input, Node, Saved
 from rushlight.trace.trace import hooks as trace_hooks
-from rushlight.trace.trace import local, recording, write_storage
-from rushlight.trace.trie import Edge
+from rushlight.trace.trace import local, recording
 from rushlight.trace.value import Storage, Value
-from rushlight.views import AnyView
 
 Gradients = dict[int, Any]  # output number -> gradient
-_Result = tuple[int, TensorType, int, AnyView | None]  # whose, and how it is read
 
 
 class Ghost:
@@ -47,18 +37,6 @@ class Ghost:
     @property
     def ndim(self) -> int:
         return len(self.shape)
-
-
-@dataclass(slots=True)
-class _Memo:
-    """What a remembered walk did: where it ended, and the gradients by accumulator, or by
-    what they were asked for.
-    """
-
-    end: Edge
-    numbers: list[Any]
-    gradients: list[_Result]
-    freed: list[int]
 
 
 def backward(
@@ -77,7 +55,8 @@ def backward(
     can_memo = len(roots) == 1 and inputs is None and not create_graph and gradients[0] is None
     with recording:
         if can_memo and root._node.epoch == trace.epoch and trace.is_memoisable:
-            return _remembered(trace, root, grads[0], retain_graph)
+            walk = Walk(retain_graph, create_graph)
+            return remembered.backward(trace, root, grads[0], walk)
     walk = Walk(retain_graph, create_graph)
     walk.start(roots, grads)
     if inputs is not None:
@@ -136,67 +115,6 @@ def _target_of(tensor: Any) -> tuple[Node, int]:
     return tensor._node, tensor._output
 
 
-def _remembered(trace: Any, root: Any, gradient: Any, retain_graph: bool) -> None:
-    states: list[Any] = []
-    for node in trace.accumulators:
-        target = node.target()
-        existing = None if target is None else target._grad
-        if existing is None:
-            states.append(target is not None)
-        else:
-            value = existing._storage.value
-            if value.epoch != trace.epoch:
-                trace.join(value)
-            states.append((value.position, existing._view))
-    node = root._node
-    key = (node.index, root._output, retain_graph, tuple(states))
-    edge = trace.edge
-    memos = edge.memos
-    memo = None if memos is None else memos.get(key)
-    if memo is not None:
-        _replay(trace, memo)
-        return
-    before = _Before(trace)
-    accumulators = list(trace.accumulators)
-    walk = Walk(retain_graph, False)
-    walk.start([root], [gradient])
-    walk.run()
-    if not before.stayed_inside(trace):
-        return
-    results = []
-    for i, accumulator in enumerate(accumulators):
-        target = accumulator.target()
-        if accumulator in walk.reached and target is not None and target._grad is not None:
-            results.append((i, *_described(target._grad)))
-    before.remember(key, trace, results, walk.freed)
-
-
-class _Before:
-    """Where a trace is before a walk that may be remembered."""
-
-    __slots__ = ("edge", "epoch", "leaves", "numbers")
-
-    def __init__(self, trace: Any) -> None:
-        self.edge, self.epoch = trace.edge, trace.epoch
-        self.leaves, self.numbers = len(trace.leaves), len(trace.numbers)
-
-    def stayed_inside(self, trace: Any) -> bool:
-        is_same = trace.epoch == self.epoch and len(trace.leaves) == self.leaves
-        return bool(is_same and trace.is_memoisable)
-
-    def remember(
-        self, key: tuple[Any, ...], trace: Any, results: list[_Result], freed: list[int]
-    ) -> None:
-        if self.edge.memos is None:
-            self.edge.memos = {}
-        self.edge.memos[key] = _Memo(trace.edge, trace.numbers[self.numbers :], results, freed)
-
-
-def _described(x: Any) -> tuple[TensorType, int, AnyView | None]:
-    value = x._storage.value
-    return value.type, value.position, x._view
-
-
 def gradients_by(
     roots: Sequence[Any],
     targets: Sequence[tuple[Node, int]],
@@ -212,110 +130,11 @@ def gradients_by(
     with recording:
         trace = local.trace
         if not create_graph and trace.is_memoisable:
-            key = _walk_key(trace, roots, targets, seeds, retain_graph)
+            key = remembered.key_of(trace, roots, targets, seeds, retain_graph)
             if key is not None:
-                return _found_again(trace, key, walk, roots, targets, seeds)
+                return remembered.gradients(trace, key, walk, roots, targets, seeds)
     walk.start(roots, seeds)
     return walk.run_to(targets)
-
-
-def _found_again(
-    trace: Any,
-    key: tuple[Any, ...],
-    walk: Walk,
-    roots: Sequence[Any],
-    targets: Sequence[tuple[Node, int]],
-    seeds: Sequence[Any],
-) -> list[Any]:
-    """What the walk finds, as it was found before on this path if it was."""
-    memo = None if trace.edge.memos is None else trace.edge.memos.get(key)
-    if memo is not None:
-        return _handed_out(trace, memo, len(targets))
-    before, first = _Before(trace), trace.edge.next
-    walk.start(roots, seeds)
-    found = walk.run_to(targets)
-    results = [(i, *_described(g)) for i, g in enumerate(found) if g is not None]
-    positions = [position for _, _, position, _ in results]
-    # a gradient that is another one, or what was given, has to be the same tensor again
-    are_new = len(set(positions)) == len(positions) and all(p >= first for p in positions)
-    if are_new and before.stayed_inside(trace):
-        before.remember(key, trace, results, walk.freed)
-    return found
-
-
-def _walk_key(
-    trace: Any,
-    roots: Sequence[Any],
-    targets: Sequence[tuple[Node, int]],
-    seeds: Sequence[Any],
-    retain_graph: bool,
-) -> tuple[Any, ...] | None:
-    """What the outcome of a walk depends on besides the path; None where it cannot be said,
-    because something lies outside of the trace.
-    """
-    epoch = trace.epoch
-    key: list[Any] = ["gradients", retain_graph]
-    for root, grad in zip(roots, seeds, strict=True):
-        value, node = grad._storage.value, root._node
-        if node.epoch != epoch or grad._view is not None:
-            return None
-        if value.epoch != epoch:
-            if value.buffer is None or value.buffer.is_shared or value.type.is_meta:
-                return None
-            trace.join(value)
-        key += (node.index, root._output, value.position)
-    for node, output in targets:
-        if node.epoch != epoch:
-            return None
-        key += (node.index, output)
-    return tuple(key)
-
-
-def _handed_out(trace: Any, memo: _Memo, count: int) -> list[Any]:  # hot
-    """Jump to where the remembered walk ended; the gradients that it found."""
-    trace.edge = memo.end
-    trace.numbers.extend(memo.numbers)
-    found: list[Any] = [None] * count
-    for i, type, position, view in memo.gradients:
-        made = make_tensor(
-            trace_hooks.tensor_class, Storage(trace.new_value(type, position)), type
-        )
-        if view is not None:
-            set_view(made, view)
-        found[i] = made
-    _let_go(trace, memo)
-    return found
-
-
-def _replay(trace: Any, memo: _Memo) -> None:  # hot
-    """Jump to where the remembered walk ended, and hand out its gradients."""
-    trace.edge = memo.end
-    trace.numbers.extend(memo.numbers)
-    accumulators = trace.accumulators
-    cls = trace_hooks.tensor_class
-    for i, type, position, view in memo.gradients:
-        target = accumulators[i].target()
-        if target is None:
-            continue
-        value = trace.new_value(type, position)
-        if target._grad is None:
-            grad = make_tensor(cls, Storage(value), type)
-            if view is not None:
-                set_view(grad, view)
-            target._grad = grad
-        else:
-            write_storage(trace, target._grad._storage, value)
-    _let_go(trace, memo)
-
-
-def _let_go(trace: Any, memo: _Memo) -> None:
-    """Free the nodes that a remembered walk has come by."""
-    nodes = trace.nodes
-    for i in memo.freed:
-        node = nodes[i]
-        if node is not None:
-            node.free()
-            nodes[i] = None
 
 
 class _Walks(threading.local):
