@@ -31,6 +31,7 @@ ROOMS = [
     "tree",
     "parameter_names",
     "refusals",
+    "argument_kinds",
     "ir",
     "ops",
     "trace",

@@ -13,6 +13,7 @@ from typing import Any  # binds functions of any signature
 
 from rushlight import errors, ops, parameter_names, refusals
 from rushlight.advice import warn_caller
+from rushlight.argument_kinds import is_declared, kinds_of
 from rushlight.arrays import tensor
 from rushlight.config import process
 from rushlight.dtypes import int64
@@ -83,7 +84,7 @@ def method_form(called: Function, plain: Function, name: str) -> Function:
         return out_form(called, plain, name)
     names = parameter_names.METHODS.get(name)
     takes_more = not GUARDED.isdisjoint(inspect.signature(called).parameters)
-    is_guarded = takes_more and name not in _HOT
+    is_guarded = (takes_more or is_declared(called)) and name not in _HOT
     method = guarded(called, f"Tensor.{name}") if is_guarded else twin(called, name)
     return method if names is None else parameter_names.spelled(method, names)
 
@@ -146,13 +147,17 @@ _OWN_CHECKS = frozenset((
 
 def guarded(called: Function, name: str) -> Function:
     """The function as users call it: when it fails, its arguments are looked at."""
-    is_direct = called.__module__ in _DIRECT or called.__name__ in _OWN_CHECKS
-    if is_direct or precision.is_cast(called):  # the latter is guarded there
-        return twin(called, name.rpartition(".")[2])
+    kinds = kinds_of(called, name)
+    first, fitted = kinds.first, kinds.fitted
+    is_direct = called.__module__ in _DIRECT and fitted is None
+    if is_direct or called.__name__ in _OWN_CHECKS or precision.is_cast(called):
+        return twin(called, name.rpartition(".")[2])  # the last are guarded there
 
     @functools.wraps(called)
     def inner(*args: Any, **kwargs: Any) -> Any:
         try:
+            if fitted is not None and (kwargs or len(args) > first):
+                args, kwargs = fitted(args, kwargs)
             return called(*args, **kwargs)
         except Exception as error:
             return refusals.recovered(inner, called, name, args, kwargs, error)
@@ -171,12 +176,17 @@ def is_factory(plain: Function) -> bool:
 def factory_form(called: Function, form: Function) -> Function:
     """A factory as users call it: by default on the default device."""
 
+    kinds = kinds_of(called, called.__name__)
+    first, fitted = kinds.first, kinds.fitted
+
     @functools.wraps(form)
     def inner(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is not None:
             _take_dtype(out, called.__name__, kwargs)
             return form(*args, out=out, **kwargs)
         try:
+            if fitted is not None and (kwargs or len(args) > first):
+                args, kwargs = fitted(args, kwargs)
             if process.has_places:
                 return recorder.by_name(called, args, kwargs)
             return called(*args, **kwargs)
@@ -199,6 +209,8 @@ def _take_dtype(out: Any, name: str, kwargs: dict[str, Any]) -> None:
 
 def in_place_form(plain: Function, name: str) -> Function:
     """`name_(x, ...)`: the result becomes the contents of x."""
+    kinds = kinds_of(plain, f"Tensor.{name}_")
+    first, fitted = kinds.first, kinds.fitted
 
     @functools.wraps(plain)
     def inner(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -206,6 +218,8 @@ def in_place_form(plain: Function, name: str) -> Function:
         before, trace.may_window = trace.may_window, False
         with recording:  # no other thread writes between what is read here and what is written
             try:
+                if fitted is not None and (kwargs or len(args) >= first):
+                    (self, *args), kwargs = fitted((self, *args), kwargs)
                 result = plain(self, *args, **kwargs)
             except Exception as error:
                 given = (self, *args)
@@ -236,11 +250,15 @@ def _store(x: Any, result: Any, name: str) -> Any:
 
 def out_form(called: Function, plain: Function, name: str) -> Function:
     """The function with `out=`: a tensor (or tuple of them) that receives the result."""
+    kinds = kinds_of(plain, name)
+    first, fitted = kinds.first, kinds.fitted
 
     @functools.wraps(plain)
     def inner(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
             try:
+                if fitted is not None and (kwargs or len(args) > first):
+                    args, kwargs = fitted(args, kwargs)
                 return called(*args, **kwargs)
             except Exception as error:
                 if isinstance(error, AttributeError | TypeError):
@@ -248,7 +266,10 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
                     if result is not NotImplemented:
                         return result
                 return refusals.recovered(inner, plain, name, args, kwargs, error)
-        result = plain(*args, **(parameter_names.respelled(plain, name, kwargs) or kwargs))
+        args, kwargs = kinds.all_fitted(
+            args, parameter_names.respelled(plain, name, kwargs) or kwargs
+        )
+        result = plain(*args, **kwargs)
         if isinstance(result, tuple):
             _check_outs(out, result, name)
             for target, part in zip(out, result, strict=True):

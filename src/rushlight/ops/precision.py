@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable
 from typing import Any  # wraps functions of any signature
 
+from rushlight import argument_kinds, refusals
 from rushlight import dtypes as dt
-from rushlight import refusals
 from rushlight.config import scopes
 from rushlight.dtypes import dtype
 
@@ -44,12 +44,16 @@ def under_autocast(name: str, function: Function) -> Function:
     if name not in LOW and name not in HIGH:
         return function
     is_low = name in LOW
+    kinds = argument_kinds.kinds_of(function, name)
+    first, fitted = kinds.first, kinds.fitted
 
     @functools.wraps(function)
     def inner(*args: Any, **kwargs: Any) -> Any:
         lowered = scopes.autocast
         if lowered is None:
             try:
+                if fitted is not None and (kwargs or len(args) > first):
+                    args, kwargs = fitted(args, kwargs)
                 return function(*args, **kwargs)
             except Exception as error:
                 return refusals.recovered(inner, function, name, args, kwargs, error)
