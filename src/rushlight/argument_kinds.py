@@ -21,13 +21,23 @@ Function = Callable[..., Any]
 NOT_THIS: Final = object()  # what a conversion gives for a value of another kind
 
 
+# What parameters are annotated with where Python has no class for it.
+Ints = Any  # whole numbers: one, or a list or tuple of them
+IntList = Any  # a list or tuple of whole numbers
+Number = Any  # a number of any kind, or a tensor of one
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What one parameter takes: values of these classes as they are, others converted."""
+    """What one parameter takes: values of these classes as they are, others converted.
+
+    of_elements: whether lists and tuples are taken too, as they are if all elements are int.
+    """
 
     name: str  # as errors say it
-    classes: tuple[type, ...]
+    classes: frozenset[type]
     converted: Callable[[Any], Any] = lambda _: NOT_THIS
+    of_elements: bool = False
 
 
 def _element(value: Any) -> Any:
@@ -59,20 +69,45 @@ def _text(value: Any) -> Any:
     return value if isinstance(value, str) else NOT_THIS
 
 
+def _whole_list(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return NOT_THIS
+    if _INT.issuperset(map(type, value)):
+        return value
+    found = tuple([_whole(v) for v in value])
+    return NOT_THIS if NOT_THIS in found else found
+
+
+def _whole_or_list(value: Any) -> Any:
+    return _whole_list(value) if isinstance(value, list | tuple) else _whole(value)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, np.number | np.bool_):
+        return value.item()
+    if isinstance(value, int | float | complex):
+        return value
+    return value if hasattr(value, "_storage") and value.ndim == 0 else NOT_THIS
+
+
 def _python_dtype(value: Any) -> Any:
     """The dtype that a class of Python's numbers stands for."""
     return _DTYPES.get(value, NOT_THIS) if isinstance(value, type) else NOT_THIS
 
 
 _DTYPES = {bool: bool_, int: int64, float: float64, complex: complex128}
-FLAG = Kind("bool", (bool,))
-WHOLE = Kind("int", (int,), _whole)
-REAL = Kind("float", (float, int, bool), _real)
-TEXT = Kind("str", (str,), _text)
-DTYPE = Kind("torch.dtype", (dtype,), _python_dtype)
 _OF_ANNOTATIONS = {
-    "bool": FLAG, "int": WHOLE, "float": REAL, "str": TEXT, "dtype": DTYPE, "dt.dtype": DTYPE,
-}  # fmt: skip
+    "bool": Kind("bool", frozenset((bool,))),
+    "int": Kind("int", frozenset((int,)), _whole),
+    "float": Kind("float", frozenset((float, int, bool)), _real),
+    "str": Kind("str", frozenset((str,)), _text),
+    "dtype": Kind("torch.dtype", frozenset((dtype,)), _python_dtype),
+    "Number": Kind("Number", frozenset((float, int, bool, complex)), _number),
+    "Ints": Kind("tuple of ints", frozenset((int,)), _whole_or_list, True),
+    "IntList": Kind("tuple of ints", frozenset(), _whole_list, True),
+}
+_OF_ANNOTATIONS["dt.dtype"] = _OF_ANNOTATIONS["dtype"]
+_INT = {int}
 
 
 class Declared(NamedTuple):
@@ -99,7 +134,7 @@ class Kinds:
         self._name = name.removeprefix("Tensor.")
         self._positional = positional
         self._parameters = parameters
-        self._known: set[tuple[Any, ...]] = set()
+        self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         at = (i for i, n in enumerate(positional) if n in parameters)
         self.first = next(at, len(positional))
         self.fitted = self._fitted if parameters else None
@@ -112,35 +147,56 @@ class Kinds:
         """The arguments of a call, converted where they have to be; TypeError for one of
         another kind.
         """
-        key = (*map(type, args), *kwargs, *map(type, kwargs.values()))
-        return (args, kwargs) if key in self._known else self._looked_at(args, kwargs, key)
+        lists = self._known.get((*map(type, args), *kwargs, *map(type, kwargs.values())))
+        if lists is None:
+            return self._looked_at(args, kwargs)
+        for place in lists:
+            value = args[place] if type(place) is int else kwargs[place]
+            if not _INT.issuperset(map(type, value)):
+                return self._looked_at(args, kwargs)
+        return args, kwargs
 
-    def _looked_at(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], key: tuple[Any, ...]
-    ) -> Any:
+    def _looked_at(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         names = self._positional
         given = [self._one(n, v) for n, v in zip(names, args, strict=False)]
         named = {n: self._one(n, v) for n, v in kwargs.items()}
-        is_same = all(map(_same, given, args)) and all(map(_same, named.values(), kwargs.values()))
-        if is_same:
-            self._known.add(key)
+        pairs = [*zip(names, args, strict=False), *kwargs.items()]
+        if all(self._is_plain(n, v) for n, v in pairs):
+            key = (*map(type, args), *kwargs, *map(type, kwargs.values()))
+            self._known[key] = self._lists(args, kwargs)
         return (*given, *args[len(names) :]), named
 
-    def _one(self, name: str, value: Any) -> Any:
+    def _lists(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Where there are lists whose elements each call has to look at."""
+        by_position = enumerate(zip(self._positional, args, strict=False))
+        given = [(i, n, v) for i, (n, v) in by_position]
+        given += [(n, n, v) for n, v in kwargs.items()]
+        return tuple(
+            place
+            for place, name, value in given
+            if name in self._parameters and isinstance(value, list | tuple)
+        )
+
+    def _is_plain(self, name: str, value: Any) -> bool:
+        """Whether a value's class says that it is taken as it is."""
         declared = self._parameters.get(name)
         if declared is None or (value is None and declared.takes_none):
-            return value
+            return True
         kind = declared.kind
-        if type(value) in kind.classes:
+        if isinstance(value, list | tuple):
+            return kind.of_elements and _INT.issuperset(map(type, value))
+        return type(value) in kind.classes
+
+    def _one(self, name: str, value: Any) -> Any:
+        """A value as the parameter takes it."""
+        if self._is_plain(name, value):
             return value
+        declared = self._parameters[name]
+        kind = declared.kind
         found = kind.converted(value)
         if found is NOT_THIS:
             raise errors.wrong_kind(self._name, name, declared.position, kind.name, value)
         return found
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other
 
 
 def kinds_of(function: Function, name: str) -> Kinds:

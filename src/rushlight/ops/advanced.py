@@ -10,6 +10,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import Number
 from rushlight.ops import batching
 from rushlight.ops.bounds import check_known
 from rushlight.ops.creation import FILL, FULL, unrelated
@@ -336,7 +337,7 @@ def placed_parts(
 
 
 @public("torch", "Tensor", inplace=True, out=True)
-def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Number = 1) -> Any:
     """A copy with parts of `source` added at these indices of a dimension.
 
     >>> torch.zeros(3).index_add(0, torch.tensor([0, 0]), torch.tensor([1.0, 2.0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors and numbers
 
 from rushlight import errors
+from rushlight.argument_kinds import Number
 from rushlight.ops.creation import FILL, FULL, unrelated
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.registry import public, recorder
@@ -67,7 +68,7 @@ def zero_(input: Any) -> Any:
 
 
 @public("Tensor", name="fill_diagonal_")
-def fill_diagonal_(input: Any, fill_value: Any, wrap: bool = False) -> Any:
+def fill_diagonal_(input: Any, fill_value: Number, wrap: bool = False) -> Any:
     """Set the main diagonal; `wrap` starts it again below a square of a tall matrix.
 
     >>> torch.zeros(2, 2).fill_diagonal_(1)

@@ -12,6 +12,7 @@ from typing import Any  # operands are tensors and numbers
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import Number
 from rushlight.ops.elementwise import conjugate
 from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
 
@@ -316,7 +317,7 @@ def added(op: str, input: Any, product: Any, beta: Any, alpha: Any) -> Any:
 
 
 @public("torch", "Tensor", inplace=True, out=True)
-def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """beta * input + alpha * (mat1 @ mat2).
 
     >>> torch.addmm(torch.ones(2), torch.eye(2), torch.ones(2, 2), alpha=2)
@@ -329,7 +330,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
 
 
 @public("torch", "Tensor", inplace=True, out=True)
-def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmv(input: Any, mat: Any, vec: Any, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """beta * input + alpha * (mat @ vec).
 
     >>> torch.addmv(torch.ones(2), torch.eye(2), torch.tensor([1.0, 2.0]), beta=10)
@@ -339,7 +340,7 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> A
 
 
 @public("torch", "Tensor", inplace=True, out=True)
-def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addr(input: Any, vec1: Any, vec2: Any, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """beta * input + alpha * outer(vec1, vec2).
 
     >>> torch.addr(torch.zeros(2, 2), torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
@@ -363,7 +364,9 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
 
 
 @public("torch", "Tensor", inplace=True, out=True)
-def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def baddbmm(
+    input: Any, batch1: Any, batch2: Any, *, beta: Number = 1, alpha: Number = 1
+) -> Any:
     """beta * input + alpha * (batch1 @ batch2).
 
     >>> torch.baddbmm(torch.ones(1, 1, 1), torch.ones(1, 1, 3), torch.ones(1, 3, 1))
@@ -373,7 +376,7 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
 
 
 @public("torch", "Tensor", out=True)
-def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """beta * input + alpha * the sum over the batch of batch1 @ batch2.
 
     >>> torch.addbmm(torch.zeros(1, 1), torch.ones(2, 1, 3), torch.ones(2, 3, 1))
@@ -386,7 +389,9 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 
 
 
 @public("Tensor", name="addbmm_")
-def addbmm_(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addbmm_(
+    input: Any, batch1: Any, batch2: Any, *, beta: Number = 1, alpha: Number = 1
+) -> Any:
     """In-place form of `addbmm`, the one that takes the result's shape where it is larger."""
     made = addbmm(input, batch1, batch2, beta=beta, alpha=alpha)
     if made.shape != input.shape:

@@ -14,6 +14,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import Ints
 from rushlight.ops import depthwise
 from rushlight.ops.elementwise import conjugate
 from rushlight.ops.registry import Op, TensorType, public
@@ -475,9 +476,9 @@ def _public_conv(count: int) -> Any:
         input: Any,
         weight: Any,
         bias: Any = None,
-        stride: Any = 1,
+        stride: Ints = 1,
         padding: Any = 0,
-        dilation: Any = 1,
+        dilation: Ints = 1,
         groups: int = 1,
     ) -> Any:
         return _convolve(op, count, input, weight, bias, stride, padding, dilation, groups)
@@ -496,11 +497,11 @@ def _public_transpose(count: int) -> Any:
         input: Any,
         weight: Any,
         bias: Any = None,
-        stride: Any = 1,
+        stride: Ints = 1,
         padding: Any = 0,
-        output_padding: Any = 0,
+        output_padding: Ints = 0,
         groups: int = 1,
-        dilation: Any = 1,
+        dilation: Ints = 1,
     ) -> Any:
         return _transpose(
             op, count, input, weight, bias, stride, padding, output_padding, groups, dilation

@@ -7,6 +7,7 @@ from typing import Any  # fill values are numbers, sizes come in several forms
 
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
+from rushlight.argument_kinds import IntList, Number
 from rushlight.dtypes import Category, dtype
 from rushlight.layout import check_layout
 from rushlight.ops import batching
@@ -204,8 +205,8 @@ new_empty = _constant_new("new_empty", 0, "Elements to be written, of this tenso
 
 @public("torch", out=True)
 def full(
-    size: Any,
-    fill_value: Any,
+    size: IntList,
+    fill_value: Number,
     *,
     dtype: dtype | None = None,
     layout: Any = None,
@@ -232,7 +233,7 @@ def full(
 @public("torch")
 def full_like(
     input: Any,
-    fill_value: Any,
+    fill_value: Number,
     *,
     dtype: dtype | None = None,
     layout: Any = None,
@@ -258,8 +259,8 @@ def full_like(
 @public("Tensor")
 def new_full(
     input: Any,
-    size: Any,
-    fill_value: Any,
+    size: IntList,
+    fill_value: Number,
     *,
     dtype: dtype | None = None,
     device: Any = None,
@@ -299,7 +300,7 @@ def new_tensor(
 
 @public("torch", out=True)
 def empty_strided(
-    size: Any, stride: Any, *, dtype: dtype | None = None, layout: Any = None,
+    size: IntList, stride: IntList, *, dtype: dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Elements to be written, of this shape and these strides.
@@ -317,7 +318,7 @@ def empty_strided(
 
 @public("Tensor")
 def new_empty_strided(
-    input: Any, size: Any, stride: Any, *, dtype: dtype | None = None, device: Any = None,
+    input: Any, size: IntList, stride: IntList, *, dtype: dtype | None = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Elements to be written, of this shape, these strides and this tensor's dtype.

@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import views
+from rushlight.argument_kinds import Ints
 from rushlight.ops.elementwise import the_tensor
 from rushlight.ops.joining import cat
 from rushlight.ops.registry import public
@@ -59,7 +60,7 @@ def _check_end(x: Any, end: Any, at: int) -> None:
 
 @public("torch")
 def gradient(
-    input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
+    input: Any, *, spacing: Any = 1, dim: Ints | None = None, edge_order: int = 1
 ) -> tuple[Any, ...]:
     """Slopes of a function from its samples, a tensor for each dimension: second-order inside,
     of `edge_order` at the ends.

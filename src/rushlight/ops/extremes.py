@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import Ints
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import (
     WHERE,
@@ -75,7 +76,7 @@ def _amax(op: Op, input: Any, dim: Any, keepdim: bool) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-def amax(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
+def amax(input: Any, dim: Ints = (), keepdim: bool = False) -> Any:
     """The largest value over `dim`; equal ones share the gradient.
 
     >>> torch.tensor([[1.0, 4.0], [3.0, 2.0]]).amax((0, 1))
@@ -85,7 +86,7 @@ def amax(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-def amin(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
+def amin(input: Any, dim: Ints = (), keepdim: bool = False) -> Any:
     """The smallest value over `dim`; equal ones share the gradient.
 
     >>> torch.tensor([[1.0, 4.0], [3.0, 2.0]]).amin(0)

@@ -16,6 +16,7 @@ import numpy as np
 
 from rushlight import config, views
 from rushlight import dtypes as dt
+from rushlight.argument_kinds import Ints
 from rushlight.ir.host import takes_batches
 from rushlight.layout import check_layout
 from rushlight.ops.creation import with_grad
@@ -227,10 +228,14 @@ def _complex_function(name: str, sign: int) -> None:
         at, size = _one_dim(name, x, n, dim)
         return _complex(name, x, [at], [size], norm, sign)
 
-    def two(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Any:
+    def two(
+        input: Any, s: Ints | None = None, dim: Ints | None = (-2, -1), norm: str | None = None
+    ) -> Any:
         return _complex(name + "2", input, *_many_dims(name + "2", input, s, dim), norm, sign)
 
-    def many(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Any:
+    def many(
+        input: Any, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None
+    ) -> Any:
         return _complex(name + "n", input, *_many_dims(name + "n", input, s, dim), norm, sign)
 
     what = "discrete Fourier transform" if sign < 0 else "inverse discrete Fourier transform"
@@ -297,10 +302,14 @@ def _real_function(name: str, sign: int, doc: str) -> None:
         x = _as_real(op, input)
         return _real(op, x, *_many_dims(op, x, s, dim), norm, sign)
 
-    def two(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Any:
+    def two(
+        input: Any, s: Ints | None = None, dim: Ints | None = (-2, -1), norm: str | None = None
+    ) -> Any:
         return _over(name + "2", input, s, dim, norm)
 
-    def many(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Any:
+    def many(
+        input: Any, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None
+    ) -> Any:
         return _over(name + "n", input, s, dim, norm)
 
     _bind((one, name), (two, name + "2"), (many, name + "n"), doc)
@@ -317,10 +326,14 @@ def _inverse_real_function(name: str, sign: int, doc: str) -> None:
         dims, sizes = _many_dims(op, input, s, dim)
         return _inverse_real(op, input, dims, _doubled(input, s, dims, sizes), norm, sign)
 
-    def two(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Any:
+    def two(
+        input: Any, s: Ints | None = None, dim: Ints | None = (-2, -1), norm: str | None = None
+    ) -> Any:
         return _over(name + "2", input, s, dim, norm)
 
-    def many(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Any:
+    def many(
+        input: Any, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None
+    ) -> Any:
         return _over(name + "n", input, s, dim, norm)
 
     _bind((one, name), (two, name + "2"), (many, name + "n"), doc)
@@ -392,7 +405,7 @@ def _shifted(op: str, x: Any, dim: Any, back: bool) -> Any:
 
 
 @public("fft")
-def fftshift(input: Any, dim: Any = None) -> Any:
+def fftshift(input: Any, dim: Ints | None = None) -> Any:
     """The frequency zero moved to the middle of `dim` (of all dimensions).
 
     >>> torch.fft.fftshift(torch.arange(4.0))
@@ -402,7 +415,7 @@ def fftshift(input: Any, dim: Any = None) -> Any:
 
 
 @public("fft")
-def ifftshift(input: Any, dim: Any = None) -> Any:
+def ifftshift(input: Any, dim: Ints | None = None) -> Any:
     """The inverse of `fftshift`.
 
     >>> torch.fft.ifftshift(torch.arange(4.0))

@@ -15,6 +15,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.advice import warn_caller
+from rushlight.argument_kinds import IntList
 from rushlight.ops.elementwise import scaled
 from rushlight.ops.joining import stack
 from rushlight.ops.ranges import LINSPACE
@@ -309,7 +310,7 @@ def _reflected(k: Any, at: Any, size: int, align: bool) -> tuple[Any, Any]:
 
 
 @public("F")
-def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
+def affine_grid(theta: Any, size: IntList, align_corners: bool | None = None) -> Any:
     """The grid (N, H, W, 2) that `grid_sample` needs to apply affine maps `theta` (N, 2, 3) to
     images of this (output) size; (N, D, H, W, 3) for maps (N, 3, 4).
 
@@ -338,7 +339,7 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
 
 
 @public("torch")
-def affine_grid_generator(theta: Any, size: Any, align_corners: bool) -> Any:
+def affine_grid_generator(theta: Any, size: IntList, align_corners: bool) -> Any:
     """`affine_grid` without its checks."""
     batch, _, *spatial = size
     count = len(spatial)

@@ -7,6 +7,7 @@ from typing import Any  # devices, dtypes, functions and tensors of any kind
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import IntList
 from rushlight.dtypes import dtype
 from rushlight.ops.contents import copy_
 from rushlight.ops.creation import FULL, sizes_of
@@ -111,7 +112,9 @@ def map2_(input: Any, x: Any, y: Any, callable: Callable[[float, float, float], 
 
 
 @public("torch", name="as_strided_")
-def as_strided_(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+def as_strided_(
+    input: Any, size: IntList, stride: IntList, storage_offset: int | None = None
+) -> Any:
     """Become another view of the same memory.
 
     >>> torch.as_strided_(torch.arange(5.0), (2, 2), (2, 1))

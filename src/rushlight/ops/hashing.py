@@ -8,6 +8,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import Ints
 from rushlight.ops import batching
 from rushlight.ops.reduce import check_dims_not_empty
 from rushlight.ops.registry import public
@@ -22,7 +23,9 @@ def _patterns(input: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 @batching.by_sample
-def hash_tensor(input: Any, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Any:
+def hash_tensor(
+    input: Any, dim: Ints | None = (), *, keepdim: bool = False, mode: int = 0
+) -> Any:
     """The elements' bits combined over `dim` (everything by default) by exclusive or, the only
     mode there is: a uint64.
 

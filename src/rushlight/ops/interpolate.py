@@ -17,6 +17,7 @@ import numpy as np
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.advice import warn_deprecated
+from rushlight.argument_kinds import IntList
 from rushlight.dtypes import dtype
 from rushlight.ops.adaptive_pool import adaptive_edges
 from rushlight.ops.elementwise import CAST
@@ -447,7 +448,7 @@ def _check_pad(x: Any, pads: list[tuple[int, int]], mode: str) -> None:
 
 
 @public("F")
-def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None) -> Any:
+def pad(input: Any, pad: IntList, mode: str = "constant", value: float | None = None) -> Any:
     """Padded from the last dimension backwards by pairs (before, after).
 
     mode: constant (with `value`), reflect, replicate or circular.

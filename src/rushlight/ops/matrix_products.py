@@ -7,6 +7,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import errors, views
 from rushlight.advice import warn_caller
+from rushlight.argument_kinds import IntList
 from rushlight.ops.creation import FULL, unrelated
 from rushlight.ops.elementwise import conjugate
 from rushlight.ops.joining import cat
@@ -143,7 +144,7 @@ def tensorinv(A: Any, ind: int = 2) -> Any:
 
 
 @public("linalg", out=True)
-def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:
+def tensorsolve(A: Any, B: Any, dims: IntList | None = None) -> Any:
     """X of tensordot(A, X) = B; `dims` of A are moved to its end first.
 
     >>> torch.linalg.tensorsolve(2 * torch.eye(4).view(2, 2, 4), torch.ones(2, 2))

@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import Ints
 from rushlight.ops.index_arrays import only_last
 from rushlight.ops.pool import reach_pads, settings
 from rushlight.ops.registry import Op, TensorType, public
@@ -174,10 +175,10 @@ def _public_max(count: int) -> None:
 
     def function(
         input: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
@@ -186,10 +187,10 @@ def _public_max(count: int) -> None:
 
     def with_indices(
         input: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
@@ -240,9 +241,9 @@ def _public_unpool(count: int) -> None:
     def function(
         input: Any,
         indices: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
         output_size: Any = None,
     ) -> Any:
         kernel = sizes_for(op, "kernel_size", kernel_size, count)

@@ -9,6 +9,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import IntList, Ints
 from rushlight.layout import Size
 from rushlight.ops.creation import given_by, sizes_of
 from rushlight.ops.elementwise import the_tensor
@@ -142,7 +143,7 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
 
 
 @public("torch", "Tensor", inplace=False)
-def squeeze(input: Any, dim: Any = None, axis: Any = None) -> Any:
+def squeeze(input: Any, dim: Ints | None = None, axis: Ints | None = None) -> Any:
     """Without dimensions of size 1 (all of them, or those named; `axis` is NumPy's name).
 
     >>> torch.tensor([[1.0, 2.0]]).squeeze(0)
@@ -228,7 +229,7 @@ def expand_as(input: Any, other: Any) -> Any:
 
 
 @public("torch", "Tensor")
-def broadcast_to(input: Any, size: Any) -> Any:
+def broadcast_to(input: Any, size: IntList) -> Any:
     """Broadcast to a larger shape without copying.
 
     >>> torch.broadcast_to(torch.tensor([1.0, 2.0]), (2, 2))
@@ -374,7 +375,7 @@ def t(input: Any) -> Any:
 
 
 @public("torch", "Tensor", aliases=("moveaxis",))
-def movedim(input: Any, source: Any, destination: Any) -> Any:
+def movedim(input: Any, source: Ints, destination: Ints) -> Any:
     """Dimensions moved to other places; the rest keep their order.
 
     >>> torch.movedim(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), 0, 1)
@@ -508,7 +509,9 @@ def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
 
 
 @public("torch", "Tensor")
-def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+def as_strided(
+    input: Any, size: IntList, stride: IntList, storage_offset: int | None = None
+) -> Any:
     """A view of the storage with any shape, strides and offset that stay inside of it.
 
     >>> torch.arange(5.0).as_strided((2, 3), (1, 1))

@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, refusals, views
+from rushlight.argument_kinds import IntList, Ints
 from rushlight.config import gradients_off
 from rushlight.ops.creation import unrelated
 from rushlight.ops.elementwise import CAST, WHERE, scaled
@@ -151,7 +152,7 @@ def _complex_rms_norm(x: Any, dims: tuple[int, ...], weight: Any, eps: float | N
 
 @public("torch")
 def native_layer_norm(
-    input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float
+    input: Any, normalized_shape: IntList, weight: Any, bias: Any, eps: float
 ) -> tuple[Any, Any, Any]:
     """`layer_norm`, and without history the mean of each row and the inverse of its
     deviation.
@@ -417,7 +418,7 @@ def local_response_norm(
 
 
 @public("F", out=True)
-def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Any:
+def normalize(input: Any, p: float = 2.0, dim: Ints | None = 1, eps: float = 1e-12) -> Any:
     """Divided by its p-norm along `dim`, which is taken to be at least `eps`.
 
     >>> torch.nn.functional.normalize(torch.tensor([[3.0, 4.0]]))

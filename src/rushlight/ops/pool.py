@@ -8,6 +8,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import Ints
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.windows import (
     FEW_ELEMENTS,
@@ -257,9 +258,9 @@ def avg_pool(
 @public("torch", "F")
 def avg_pool1d(
     input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
@@ -278,12 +279,12 @@ def _public_avg(count: int) -> None:
 
     def function(
         input: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
-        divisor_override: Any = None,
+        divisor_override: int | None = None,
     ) -> Any:
         return avg_pool(
             op, count, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
@@ -314,8 +315,8 @@ def _public_lp(count: int) -> None:
     def function(
         input: Any,
         norm_type: float,
-        kernel_size: Any,
-        stride: Any = None,
+        kernel_size: Ints,
+        stride: Ints | None = None,
         ceil_mode: bool = False,
     ) -> Any:
         return _lp_pool(op, count, input, norm_type, kernel_size, stride, ceil_mode)

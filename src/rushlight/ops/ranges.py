@@ -7,6 +7,7 @@ from typing import Any  # fill values are numbers, sizes come in several forms
 
 from rushlight import config, errors
 from rushlight import dtypes as dt
+from rushlight.argument_kinds import Number
 from rushlight.dtypes import Category, dtype
 from rushlight.layout import check_layout
 from rushlight.ops.creation import number_kind, with_grad
@@ -162,7 +163,7 @@ def arange(
 
 @public("torch", name="range", out=True)
 def closed_range(
-    start: Any = 0, end: Any = None, step: Any = 1, *, dtype: dtype | None = None,
+    start: Number = 0, end: Number = None, step: Number = 1, *, dtype: dtype | None = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Numbers from start to end, both included."""
@@ -204,7 +205,7 @@ def _points_kind(*points: Any) -> dtype:
 
 @public("torch", out=True)
 def linspace(
-    start: Any, end: Any, steps: int, *, dtype: dtype | None = None, layout: Any = None,
+    start: Number, end: Number, steps: int, *, dtype: dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`steps` evenly spaced numbers from start to end, both included.
@@ -224,7 +225,7 @@ def linspace(
 
 @public("torch", out=True)
 def logspace(
-    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: dtype | None = None,
+    start: Number, end: Number, steps: int, base: float = 10.0, *, dtype: dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip

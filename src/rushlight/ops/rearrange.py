@@ -7,6 +7,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import IntList, Ints
 from rushlight.ops import batching
 from rushlight.ops.creation import given_by, sizes_of
 from rushlight.ops.elementwise import check_tensors
@@ -163,7 +164,7 @@ def flipud(input: Any) -> Any:
 
 
 @public("torch", "Tensor")
-def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
+def rot90(input: Any, k: int = 1, dims: IntList = (0, 1)) -> Any:
     """Turned by 90 degrees k times, from the first of two dimensions towards the second.
 
     >>> torch.rot90(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
@@ -208,7 +209,7 @@ def _moves(name: str, given: Any) -> tuple[int, ...]:
 
 
 @public("torch", "Tensor")
-def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
+def roll(input: Any, shifts: Ints, dims: Ints | None = None) -> Any:
     """Elements moved round along dimensions (round the flattened tensor by default).
 
     >>> torch.arange(4.0).roll(1)
@@ -269,7 +270,7 @@ def constant_pad(x: Any, before: Sequence[int], after: Sequence[int], value: Any
 
 
 @public("torch")
-def constant_pad_nd(input: Any, pad: Any, value: Any = 0) -> Any:
+def constant_pad_nd(input: Any, pad: IntList, value: Any = 0) -> Any:
     """Padding given as (left, right, top, bottom, ...), from the last dimension backwards.
 
     >>> torch.constant_pad_nd(torch.ones(1, 2), (1, 0), 9.0)

@@ -12,6 +12,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
+from rushlight.argument_kinds import Ints
 from rushlight.dtypes import dtype
 from rushlight.ops.elementwise import (
     CAST,
@@ -85,7 +86,7 @@ SUM = Op(
 
 @public("torch", "Tensor", out=True)
 def sum(
-    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
+    input: Any, dim: Ints | None = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
     """Sum over `dim` (all dimensions by default); integers are summed as int64.
 
@@ -153,7 +154,7 @@ MEAN = Op(
 
 @public("torch", "Tensor", out=True)
 def mean(
-    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
+    input: Any, dim: Ints | None = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
     """The mean over `dim` (all dimensions by default) of floating values.
 
@@ -177,7 +178,7 @@ def _nans_out(input: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 def nansum(
-    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
+    input: Any, dim: Ints | None = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
     """Sum that takes NaN for zero.
 
@@ -191,7 +192,7 @@ def nansum(
 
 @public("torch", "Tensor", out=True)
 def nanmean(
-    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None
+    input: Any, dim: Ints | None = None, keepdim: bool = False, *, dtype: dtype | None = None
 ) -> Any:
     """The mean of the elements that are not NaN.
 
@@ -208,7 +209,7 @@ def nanmean(
 
 
 @public("torch", "Tensor")
-def count_nonzero(input: Any, dim: Any = None) -> Any:
+def count_nonzero(input: Any, dim: Ints | None = None) -> Any:
     """How many elements differ from zero.
 
     >>> torch.count_nonzero(torch.tensor([[0.0, 1.0], [2.0, 3.0]]), dim=1)
@@ -292,7 +293,7 @@ ALL, ANY = _test_op("all"), _test_op("any")
 
 
 @public("torch", "Tensor", out=True)
-def all(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def all(input: Any, dim: Ints | None = None, keepdim: bool = False) -> Any:
     """Whether every element (along `dim`) is true.
 
     >>> torch.tensor([[True, False], [True, True]]).all(1)
@@ -302,7 +303,7 @@ def all(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-def any(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def any(input: Any, dim: Ints | None = None, keepdim: bool = False) -> Any:
     """Whether some element (along `dim`) is true.
 
     >>> torch.tensor([[True, False], [False, False]]).any(1)
@@ -347,7 +348,7 @@ LOGSUMEXP = Op(
 
 
 @public("torch", "Tensor", "special", out=True)
-def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
+def logsumexp(input: Any, dim: Ints, keepdim: bool = False) -> Any:
     """log(sum(exp(x))) over `dim` without overflow.
 
     >>> torch.logsumexp(torch.tensor([1000.0, 1000.0]), 0)

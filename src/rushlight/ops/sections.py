@@ -12,6 +12,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import views
+from rushlight.argument_kinds import IntList
 from rushlight.ops.registry import Op, public
 from rushlight.ops.view_ops import SLICE, embedding, select_view, slice_view, take_view, view_op
 
@@ -86,7 +87,7 @@ def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
 
 
 @public("torch", "Tensor")
-def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
+def split_with_sizes(input: Any, split_sizes: IntList, dim: int = 0) -> Any:
     """Parts of these sizes along `dim`.
 
     >>> torch.arange(4.0).split_with_sizes([1, 3])
@@ -112,7 +113,7 @@ def unsafe_split(tensor: Any, split_size: int, dim: int = 0) -> Any:
 
 
 @public("torch", "Tensor")
-def unsafe_split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
+def unsafe_split_with_sizes(input: Any, split_sizes: IntList, dim: int = 0) -> Any:
     """`split_with_sizes` into parts that may be written to."""
     return _split(SLICE, input, list(split_sizes), dim)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import errors, views
+from rushlight.argument_kinds import IntList
 from rushlight.ops import batching
 from rushlight.ops.registry import public
 from rushlight.ops.view_ops import stored_elements
@@ -63,7 +64,7 @@ def diagonal_scatter(
 
 @public("torch", "Tensor", out=True)
 def as_strided_scatter(
-    input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None
+    input: Any, src: Any, size: IntList, stride: IntList, storage_offset: int | None = None
 ) -> Any:
     """A copy with `src` at a strided view of the memory, as `as_strided` counts it: of what is
     written, the copy has what lies at elements of `input`.

@@ -13,6 +13,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import Ints
 from rushlight.ir.host import takes_batches
 from rushlight.ops import batching, return_types
 from rushlight.ops.advanced import GATHER
@@ -290,7 +291,7 @@ EVENLY = Op(  # a value found among x's elements; all that equal it share its gr
 
 
 def _median(name: str, op: Op, kind: Any) -> None:
-    def function(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def function(input: Any, dim: Ints | None = None, keepdim: bool = False) -> Any:
         if input.dtype is dt.bool_ and (input.numel() or dim is not None):
             raise errors.not_implemented_for(name, input.dtype, "numbers")
         if dim is not None:

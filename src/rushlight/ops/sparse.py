@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn  # dense tensors
 
+from rushlight.argument_kinds import Number
 from rushlight.ops.registry import public
 
 
@@ -20,7 +21,9 @@ def smm(input: Any, mat: Any) -> NoReturn:
 
 
 @public("torch")
-def saddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> NoReturn:
+def saddmm(
+    input: Any, mat1: Any, mat2: Any, *, beta: Number = 1, alpha: Number = 1
+) -> NoReturn:
     """`smm` with something added: raises RuntimeError."""
     _refuse("saddmm")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any  # operands are tensors
 
+from rushlight.argument_kinds import IntList, Ints
 from rushlight.dtypes import bool_
 from rushlight.ops import (
     contract,
@@ -89,7 +90,7 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
 
 
 @public("torch", out=True)
-def frobenius_norm(input: Any, dim: Any, keepdim: bool = False) -> Any:
+def frobenius_norm(input: Any, dim: Ints, keepdim: bool = False) -> Any:
     """The square root of the sum of squares over one or two dimensions.
 
     >>> torch.frobenius_norm(torch.tensor([[3.0, 4.0]]), (0, 1))
@@ -104,7 +105,7 @@ def frobenius_norm(input: Any, dim: Any, keepdim: bool = False) -> Any:
 
 
 @public("torch", out=True)
-def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def nuclear_norm(input: Any, dim: Ints | None = None, keepdim: bool = False) -> Any:
     """The sum of singular values of matrices in two dimensions (by default the last).
 
     >>> torch.nuclear_norm(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
@@ -129,8 +130,8 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
 
 @public("torch")
 def convolution(
-    input: Any, weight: Any, bias: Any, stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+    input: Any, weight: Any, bias: Any, stride: IntList, padding: IntList,
+    dilation: IntList, transposed: bool, output_padding: IntList, groups: int,
 ) -> Any:  # fmt: skip
     """A convolution, or a transposed one, over as many dimensions as the weight has.
 

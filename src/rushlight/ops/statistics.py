@@ -8,6 +8,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.advice import warn_caller
+from rushlight.argument_kinds import Ints, Number
 from rushlight.dtypes import dtype
 from rushlight.ops.elementwise import CAST, WHERE, scaled, zeros_of
 from rushlight.ops.reduce import (
@@ -162,9 +163,9 @@ def _check_freedom(name: str, input: Any, dims: Dims, correction: float) -> None
 def var(
     input: Any,
     *args: Any,
-    dim: Any = None,
+    dim: Ints | None = None,
     unbiased: bool | None = None,
-    correction: Any = None,
+    correction: Number | None = None,
     keepdim: bool = False,
 ) -> Any:
     """The variance over `dim`, divided by the count less `correction` (1 by default).
@@ -180,9 +181,9 @@ def var(
 def std(
     input: Any,
     *args: Any,
-    dim: Any = None,
+    dim: Ints | None = None,
     unbiased: bool | None = None,
-    correction: Any = None,
+    correction: Number | None = None,
     keepdim: bool = False,
 ) -> Any:
     """The standard deviation over `dim`: the square root of `var`.
@@ -198,9 +199,9 @@ def std(
 def var_mean(
     input: Any,
     *args: Any,
-    dim: Any = None,
+    dim: Ints | None = None,
     unbiased: bool | None = None,
-    correction: Any = None,
+    correction: Number | None = None,
     keepdim: bool = False,
 ) -> Any:
     """Variance and mean.
@@ -218,9 +219,9 @@ def var_mean(
 def std_mean(
     input: Any,
     *args: Any,
-    dim: Any = None,
+    dim: Ints | None = None,
     unbiased: bool | None = None,
-    correction: Any = None,
+    correction: Number | None = None,
     keepdim: bool = False,
 ) -> Any:
     """Standard deviation and mean.
@@ -345,7 +346,7 @@ def _norm(op: str, x: Any, ord: Any, dim: Any, keepdim: bool, kind: dtype | None
 def vector_norm(
     input: Any,
     ord: Any = 2,
-    dim: Any = None,
+    dim: Ints | None = None,
     keepdim: bool = False,
     *,
     dtype: dtype | None = None,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any  # builder references and tensors
 
 from rushlight import views
+from rushlight.argument_kinds import Ints
 from rushlight.ops.registry import Op, TensorType, public
 
 Sizes = tuple[int, ...]
@@ -190,7 +191,7 @@ def _block_settings(
 
 @public("F")
 def unfold(
-    input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    input: Any, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
 ) -> Any:
     """Sliding blocks of (N, C, H, W) as columns (N, C * kernel, blocks).
 
@@ -223,11 +224,11 @@ def unfold(
 @public("F")
 def fold(
     input: Any,
-    output_size: Any,
-    kernel_size: Any,
-    dilation: Any = 1,
-    padding: Any = 0,
-    stride: Any = 1,
+    output_size: Ints,
+    kernel_size: Ints,
+    dilation: Ints = 1,
+    padding: Ints = 0,
+    stride: Ints = 1,
 ) -> Any:
     """Columns added up where `unfold` read them.
 
