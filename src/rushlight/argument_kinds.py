@@ -110,6 +110,17 @@ _OF_ANNOTATIONS["dt.dtype"] = _OF_ANNOTATIONS["dtype"]
 _INT = {int}
 
 
+# Parameters that PyTorch's own Python code reads: any object is true or false there, and texts
+# are compared with those that it knows.
+_READ_BY_PYTHON = frozenset((
+    "_stacklevel", "align_corners", "antialias", "center", "compute_mode", "hard", "inplace",
+    "recompute_scale_factor", "reduce", "reduction", "size_average",
+))  # fmt: skip
+_PYTHON_FUNCTIONS = frozenset((
+    "grid_sample", "interpolate", "lobpcg", "multi_head_attention_forward", "upsample",
+))  # fmt: skip
+
+
 class Declared(NamedTuple):
     """A parameter whose kind is known."""
 
@@ -207,7 +218,8 @@ def kinds_of(function: Function, name: str) -> Kinds:
     code = _innermost(function).__code__
     count = code.co_argcount
     names = code.co_varnames[: count + code.co_kwonlyargcount]
-    declared = dict(_declared(function.__annotations__, names, count, name))
+    annotations = {} if name in _PYTHON_FUNCTIONS else function.__annotations__
+    declared = dict(_declared(annotations, names, count, name))
     return Kinds(name, names[:count], declared)
 
 
@@ -216,13 +228,19 @@ def is_declared(function: Function) -> bool:
     return kinds_of(function, "").fitted is not None
 
 
+def check_flag(op: str, name: str, given: Any) -> None:
+    """Raise for what is no bool: for functions on the hot path, which look for themselves."""
+    if not isinstance(given, bool):
+        raise errors.wrong_kind(op, name, 0, "bool", given)
+
+
 def _declared(
     annotations: dict[str, Any], names: tuple[str, ...], count: int, name: str
 ) -> Iterator[tuple[str, Declared]]:
     first = 0 if name.startswith("Tensor.") else 1
     for place, parameter in enumerate(names, first):
         text = annotations.get(parameter)
-        if not isinstance(text, str):
+        if not isinstance(text, str) or parameter in _READ_BY_PYTHON:
             continue
         kind = _OF_ANNOTATIONS.get(text.removesuffix(" | None"))
         if kind is not None:

@@ -245,6 +245,14 @@ def overlapping_write(op: str, shape: Sequence[int], strides: Sequence[int]) -> 
     )
 
 
+def shared_output(op: str, shape: Sequence[int]) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: unsupported operation: some elements of an input and of the written-to tensor "
+        f"(shape {shape_text(shape)}) refer to a single memory location. Please clone() the "
+        f"tensor before performing the operation."
+    )
+
+
 def grad_not_scalar(shape: Sequence[int]) -> RuntimeError:
     return RuntimeError(
         f"grad can be implicitly created only for scalar outputs (backward of a tensor of "

@@ -68,7 +68,12 @@ def explained(
         return error if found is None else found.refused(name)
     if isinstance(error, TypeError):
         return _renamed(error, function, name)
+    if any(type(one.value) is int and not -_WIDE <= one.value < _WIDE for one in given):
+        return ValueError(f"{name}(): Overflow when unpacking long long")
     return error
+
+
+_WIDE = 2**63  # whole numbers are of 64 bits
 
 
 def _given(

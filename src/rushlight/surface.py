@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any  # binds functions of any signature
 
-from rushlight import errors, ops, parameter_names, refusals
+from rushlight import errors, ops, parameter_names, refusals, views
 from rushlight.advice import warn_caller
 from rushlight.argument_kinds import is_declared, kinds_of
 from rushlight.arrays import tensor
@@ -138,10 +138,13 @@ _DIRECT = frozenset(  # families whose functions record what they are given, and
 
 # A guard costs a tenth of what recording does, so these have none: methods that take no tensors
 # but their own, and functions that look at their arguments themselves.
-_HOT = frozenset(("log_softmax", "narrow", "select", "softmax", "squeeze", "unsqueeze"))
+_HOT = frozenset((
+    "div", "expand", "flatten", "log_softmax", "narrow", "select", "softmax", "squeeze",
+    "transpose", "unsqueeze",
+))  # fmt: skip
 _OWN_CHECKS = frozenset((
-    "dropout", "embedding_function", "layer_norm", "log_softmax_function", "rms_norm",
-    "softmax_function",
+    "div", "dropout", "elu", "embedding_function", "gelu", "layer_norm", "leaky_relu",
+    "log_softmax_function", "rms_norm", "softmax_function",
 ))  # fmt: skip
 
 
@@ -175,7 +178,6 @@ def is_factory(plain: Function) -> bool:
 
 def factory_form(called: Function, form: Function) -> Function:
     """A factory as users call it: by default on the default device."""
-
     kinds = kinds_of(called, called.__name__)
     first, fitted = kinds.first, kinds.fitted
 
@@ -272,6 +274,8 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
         result = plain(*args, **kwargs)
         if isinstance(result, tuple):
             _check_outs(out, result, name)
+        _check_shared(out, result, (*args, *kwargs.values()), plain)
+        if isinstance(result, tuple):
             for target, part in zip(out, result, strict=True):
                 deliver(target, part, name)
             return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
@@ -340,6 +344,55 @@ def _with_out(plain: Function, name: str) -> inspect.Signature:
 
 
 _OUT_BEFORE = {"nonzero": "as_tuple", "norm": "dtype", "searchsorted": "sorter"}
+
+
+# Whose results PyTorch writes while it reads, so that `out` may share no part of an operand:
+# all but those that compute in memory of their own and copy.
+_COPIED = frozenset(
+    f"rushlight.ops.{family}"
+    for family in (
+        "copies", "fourier", "histograms", "ldl", "least_squares", "linear_algebra",
+        "linear_solve", "lu", "matrix_norm", "pool", "quantile", "reduce", "reflections",
+        "softmax", "statistics", "triangles",
+    )
+)  # fmt: skip
+_COPIED_NAMES = frozenset((
+    "amax", "amin", "dot", "inner", "log_sigmoid", "logsigmoid", "matmul", "matrix_power", "mm",
+    "multigammaln", "mv", "mvlgamma", "ndtr", "tensordot", "tensorinv", "tensorsolve", "vdot",
+    "vecdot",
+))  # fmt: skip
+_APART = frozenset((  # which may not write to an operand at all
+    "cat", "cross", "gather", "index_select", "kthvalue", "masked_select", "stack", "take",
+    "take_along_dim",
+))  # fmt: skip
+
+
+def _check_shared(out: Any, result: Any, given: tuple[Any, ...], plain: Function) -> None:
+    """Raise for an `out` in the memory of an operand, where that is refused."""
+    name = plain.__name__
+    is_single = not isinstance(result, tuple)
+    if is_single and (plain.__module__ in _COPIED or name in _COPIED_NAMES):
+        return
+    if plain.__module__ == "rushlight.ops.extremes" and is_single:
+        return
+    operands = [x for a in given for x in (a if _is_list(a) else (a,)) if isinstance(x, Tensor)]
+    pairs = ((out, result),) if is_single else zip(out, result, strict=True)
+    for target, made in pairs:
+        for x in operands:
+            if not isinstance(target, Tensor) or x._storage is not target._storage:
+                continue
+            shared = views.sharing(
+                _memory(target, made._shape), _memory(x, x._shape),
+                target.dtype.itemsize, x.dtype.itemsize,
+            )  # fmt: skip
+            if shared is views.Sharing.PART or (shared is views.Sharing.ALL and name in _APART):
+                raise errors.shared_output(name, made._shape)
+
+
+def _memory(x: Any, shape: views.Shape) -> views.View:
+    """The elements of a tensor that takes this shape if it has another one."""
+    strides = x._strides if x._shape == shape else views.contiguous_strides(shape)
+    return views.View(tuple(shape), strides, x._offset)
 
 
 _EXACT = frozenset({  # functions that convert nothing on the way into `out`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -190,10 +191,11 @@ def whole_number(op: str, name: str, given: Any) -> int:
     since it would lose its fraction silently.
     """
     try:
-        return index(given)
+        if not isinstance(given, bool):
+            return index(given)
     except TypeError:
-        kind = type(given).__name__
-        raise TypeError(f"{op}(): argument '{name}' must be int, not {kind}") from None
+        pass
+    raise TypeError(f"{op}(): argument '{name}' must be int, not {type(given).__name__}")
 
 
 def dim_index(op: str, dim: int, ndim: int) -> int:  # hot
@@ -252,6 +254,39 @@ def has_overlap(view: View) -> bool:
             return True
         reach += stride * (size - 1)
     return False
+
+
+def has_no_gaps(view: View) -> bool:
+    """Whether the view reads every element of a stretch of memory once, in any order."""
+    step = 1
+    dims = sorted((stride, size) for size, stride in zip(*view[:2], strict=True) if size != 1)
+    for stride, size in dims:
+        if stride != step:
+            return False
+        step *= size
+    return True
+
+
+class Sharing(enum.Enum):
+    """How much memory two views have in common."""
+
+    NOTHING = "nothing, or more than their bounds say"
+    PART = "some elements, or all in another order"
+    ALL = "the same elements in the same order"
+
+
+def sharing(one: View, other: View, size: int, other_size: int) -> Sharing:
+    """What two views of one memory share, whose elements have these sizes in bytes. Only views
+    without gaps are compared: of others PyTorch does not say either.
+    """
+    if 0 in one.shape or 0 in other.shape or not (has_no_gaps(one) and has_no_gaps(other)):
+        return Sharing.NOTHING
+    start, end = one.offset * size, (one.offset + numel(one.shape)) * size
+    begin, stop = other.offset * other_size, (other.offset + numel(other.shape)) * other_size
+    if end <= begin or stop <= start:
+        return Sharing.NOTHING
+    is_same = (start, end, one.strides) == (begin, stop, other.strides)
+    return Sharing.ALL if is_same else Sharing.PART
 
 
 def coordinates(shape: Sequence[int], offset: int) -> Shape:

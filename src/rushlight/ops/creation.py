@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import index
 from typing import Any  # fill values are numbers, sizes come in several forms
 
 from rushlight import config, errors, views
@@ -64,13 +65,42 @@ def unrelated(made: Any, *others: Any) -> Any:
 
 def sizes_of(args: tuple[Any, ...]) -> views.Shape:
     """Sizes given as `f(2, 3)` or `f((2, 3))`."""
-    if len(args) == 1 and not isinstance(args[0], int) and hasattr(args[0], "__len__"):
-        shape = getattr(args[0], "shape", None)
-        args = tuple(args[0]) if shape is None or shape else args
-    try:
-        return tuple([s.__index__() for s in args])
-    except AttributeError:
-        raise TypeError(f"size must be ints, but got {list(args)}") from None
+    if len(args) == 1 and isinstance(args[0], list | tuple):
+        args = tuple(args[0])
+    if not _INT.issuperset(map(type, args)):
+        args = tuple([_size(s) for s in args])
+    return args
+
+
+_INT = {int}
+
+
+def _size(given: Any) -> int:
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(f"sizes must be ints, but got {type(given).__name__}")
+    return index(given)
+
+
+def check_sizes(op: str, sizes: views.Shape) -> None:
+    """Raise for sizes that are no numbers of 64 bits."""
+    for at, size in enumerate(sizes):
+        if not -(2**63) <= size < 2**63:
+            raise TypeError(
+                f"{op}(): argument 'size' failed to unpack the object at pos {at + 1}: {size} "
+                f"does not fit in 64 bits"
+            )
+
+
+def sizes_given(
+    op: str, args: tuple[Any, ...], named: dict[str, Any], name: str
+) -> views.Shape:
+    """Sizes by position, or by keyword under this name; not both."""
+    if not named:
+        return sizes_of(args)
+    given = given_by(op, named, name)
+    if args:
+        raise TypeError(f"{op}() got multiple values for argument {name!r}")
+    return sizes_of((given,))
 
 
 def given_by(op: str, named: dict[str, Any], *names: str) -> Any:
@@ -81,10 +111,12 @@ def given_by(op: str, named: dict[str, Any], *names: str) -> Any:
     return named.get(names[0])
 
 
-def shape_of(op: str, size: tuple[Any, ...], named: Any) -> views.Shape:
-    if not size and named is None:
+def shape_of(op: str, size: tuple[Any, ...], named: dict[str, Any]) -> views.Shape:
+    """The shape that a factory is asked for."""
+    if not size and not named:
         raise TypeError(f'{op}() missing 1 required positional argument: "size"')
-    shape = sizes_of(size if named is None else (named,))
+    shape = sizes_given(op, size, named, "size")
+    check_sizes(op, shape)
     if any(s < 0 for s in shape):
         raise RuntimeError(
             f"{op}: Trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
@@ -137,9 +169,8 @@ def _constant(name: str, value: Any, doc: str) -> Any:
             check_layout(layout)
         if names is not None:
             raise errors.not_there("names", "named dimensions")
-        given = given_by(name, named, "size") if named else None
         kind = dtype or config.default_dtype()
-        made = FULL(shape=shape_of(name, size, given), value=value, dtype=kind)
+        made = FULL(shape=shape_of(name, size, named), value=value, dtype=kind)
         return with_grad(made, requires_grad, device)
 
     factory.__name__ = factory.__qualname__ = name
@@ -183,7 +214,7 @@ def _constant_new(name: str, value: Any, doc: str) -> Any:
     ) -> Any:
         if layout is not None:
             check_layout(layout)
-        shape = shape_of(name, size, given_by(name, named, "size") if named else None)
+        shape = shape_of(name, size, named)
         made = FULL(shape=shape, value=value, dtype=dtype or input.dtype)
         return with_grad(_alike(made, input), requires_grad, device, input)
 
@@ -226,7 +257,7 @@ def full(
     if names is not None:
         raise errors.not_there("names", "named dimensions")
     kind = dtype or number_kind(fill_value)
-    made = filled("full", shape_of("full", (size,), None), fill_value, kind)
+    made = filled("full", shape_of("full", (size,), {}), fill_value, kind)
     return with_grad(made.detach() if made.requires_grad else made, requires_grad, device)
 
 
@@ -275,7 +306,7 @@ def new_full(
     """
     if layout is not None:
         check_layout(layout)
-    shape = shape_of("new_full", (size,), None)
+    shape = shape_of("new_full", (size,), {})
     made = filled("new_full", shape, fill_value, dtype or input.dtype)
     return with_grad(_alike(made, input), requires_grad, device, input)
 
@@ -318,8 +349,9 @@ def empty_strided(
 
 @public("Tensor")
 def new_empty_strided(
-    input: Any, size: IntList, stride: IntList, *, dtype: dtype | None = None, device: Any = None,
-    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
+    input: Any, size: IntList, stride: IntList, *, dtype: dtype | None = None,
+    device: Any = None, requires_grad: bool = False, layout: Any = None,
+    pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Elements to be written, of this shape, these strides and this tensor's dtype.
 

@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight.advice import warn_caller
+from rushlight.argument_kinds import check_flag
 from rushlight.ops.elementwise import WHERE, the_tensor
 from rushlight.ops.registry import public
 
@@ -46,7 +47,8 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     """
     _check("dropout", p)
     the_tensor("dropout", input)
-    if not training:
+    if training is not True:
+        check_flag("dropout", "train", training)
         return input
     return _dropped("dropout", input, p, tuple(input.shape), inplace)
 
@@ -130,7 +132,8 @@ def _alpha(
     op: str, x: Any, p: float, shape: tuple[int, ...], training: bool, inplace: bool
 ) -> Any:
     _check(op, p)
-    if not training:
+    if training is not True:
+        check_flag(op, "train", training)
         return the_tensor(op, x)
     out = _alpha_dropped(op, x, p, shape)
     return x.copy_(out) if inplace else out

@@ -11,7 +11,7 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.argument_kinds import IntList, Ints
 from rushlight.layout import Size
-from rushlight.ops.creation import given_by, sizes_of
+from rushlight.ops.creation import check_sizes, sizes_given, sizes_of
 from rushlight.ops.elementwise import the_tensor
 from rushlight.ops.registry import public
 from rushlight.ops.view_ops import (
@@ -199,6 +199,7 @@ def expanded_shape(op: str, own: Shape, wanted: Shape) -> Shape:
                 f"existing size ({size}) at non-singleton dimension {i + extra}.  Target "
                 f"sizes: {list(wanted)}.  Tensor sizes: {list(own)}"
             )
+    check_sizes(op, shape)
     if any(s < 0 for s in shape):
         raise RuntimeError(f"{op}: invalid sizes {list(wanted)}")
     return shape
@@ -212,8 +213,7 @@ def expand(input: Any, *sizes: Any, implicit: bool = False, **named: Any) -> Any
     tensor([[1., 1., 1.],
             [2., 2., 2.]])
     """
-    size = given_by("expand", named, "size", "implicit") if named else None
-    wanted = sizes_of(sizes if size is None else (size,))
+    wanted = sizes_given("expand", sizes, named, "size")
     return take_view(EXPAND, input, shape=expanded_shape("expand", input._shape, wanted))
 
 
@@ -304,7 +304,7 @@ def permute(input: Any, *dims: Any, **named: Any) -> Any:
     tensor([[1., 3.],
             [2., 4.]])
     """
-    wanted = sizes_of((given_by("permute", named, "dims"),) if named else dims)
+    wanted = sizes_given("permute", dims, named, "dims")
     return take_view(PERMUTE, input, dims=_order(wanted, len(input._shape)))
 
 
@@ -468,7 +468,8 @@ def select(input: Any, dim: int, index: Any) -> Any:
     if not input.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     at = views.dim_index("select", dim, input.ndim)
-    place = bounded_index("select()", index.__index__(), input._shape[at], at)
+    place = index if type(index) is int else views.whole_number("select", "index", index)
+    place = bounded_index("select()", place, input._shape[at], at)
     return take_view(SELECT, input, dim=at, index=place)
 
 

@@ -418,7 +418,7 @@ def local_response_norm(
 
 
 @public("F", out=True)
-def normalize(input: Any, p: float = 2.0, dim: Ints | None = 1, eps: float = 1e-12) -> Any:
+def normalize(input: Any, p: Any = 2.0, dim: Ints | None = 1, eps: float = 1e-12) -> Any:
     """Divided by its p-norm along `dim`, which is taken to be at least `eps`.
 
     >>> torch.nn.functional.normalize(torch.tensor([[3.0, 4.0]]))

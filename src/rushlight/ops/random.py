@@ -183,11 +183,7 @@ def _sized(name: str, op: Op, doc: str) -> Any:
             check_layout(layout)
         if names is not None:
             raise errors.not_there("names", "named dimensions")
-        shape = _shape_of(name, size, named.pop("size", None))
-        if named:
-            raise TypeError(
-                f"{name}() got an unexpected keyword argument {next(iter(named))!r}"
-            )
+        shape = _shape_of(name, size, named)
         made = floating_draw(
             op, name, shape, dtype or config.default_dtype(), source_of(generator, device)
         )
@@ -290,7 +286,9 @@ def randint(
     kind = dtype or dt.int64
     check_range("random_", low, high)
     check_bounds("randint", low, high, kind)
-    shape = _shape_of("randint", (size,), None)
+    if not isinstance(size, list | tuple):
+        raise errors.wrong_kind("randint", "size", 0, "tuple of ints", size)
+    shape = _shape_of("randint", (size,), {})
     made = draw_integers(low, high, shape, kind, source_of(generator, device))
     return with_grad(made, requires_grad, device)
 

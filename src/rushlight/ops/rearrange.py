@@ -9,7 +9,7 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.argument_kinds import IntList, Ints
 from rushlight.ops import batching
-from rushlight.ops.creation import given_by, sizes_of
+from rushlight.ops.creation import sizes_given
 from rushlight.ops.elementwise import check_tensors
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.registry import Linearity, Op, TensorType, documented, public
@@ -26,7 +26,7 @@ def repeat(input: Any, *repeats: Any, **named: Any) -> Any:
     tensor([[1., 2., 1., 2.],
             [1., 2., 1., 2.]])
     """
-    counts = sizes_of((given_by("repeat", named, "repeats"),) if named else repeats)
+    counts = sizes_given("repeat", repeats, named, "repeats")
     extra = len(counts) - input.ndim
     if extra < 0:
         raise RuntimeError(
@@ -51,7 +51,7 @@ def tile(input: Any, *dims: Any, **named: Any) -> Any:
     >>> torch.tensor([[1.0, 2.0]]).tile(2)
     tensor([[1., 2., 1., 2.]])
     """
-    counts = sizes_of((given_by("tile", named, "dims"),) if named else dims)
+    counts = sizes_given("tile", dims, named, "dims")
     return repeat(input, (1,) * (input.ndim - len(counts)) + counts)
 
 
@@ -130,7 +130,7 @@ def flip(input: Any, *dims: Any, **named: Any) -> Any:
     >>> torch.arange(3.0).flip(0)
     tensor([2., 1., 0.])
     """
-    wanted = sizes_of((given_by("flip", named, "dims"),) if named else dims)
+    wanted = sizes_given("flip", dims, named, "dims")
     found = tuple(views.dim_index("flip", d, input.ndim) for d in wanted)
     if len(set(found)) != len(found):
         raise errors.repeated_dim("flip", found[0])

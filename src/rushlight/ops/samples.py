@@ -8,6 +8,7 @@ import numpy as np
 
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
+from rushlight.argument_kinds import IntList
 from rushlight.dtypes import dtype
 from rushlight.layout import check_layout
 from rushlight.ops import batching
@@ -189,7 +190,7 @@ def local_flush() -> None:
 
 @public("torch", out=True)
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None,
+    mean: Any = 0.0, std: Any = 1.0, size: IntList | None = None, *, generator: Any = None,
     dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
@@ -212,7 +213,7 @@ def normal(
         shape = views.broadcast_shapes("normal", *(x._shape for x in tensors))
         kind = dtype or tensors[0].dtype
     else:
-        shape = _shape_of("normal", (size,), None)
+        shape = _shape_of("normal", (size,), {})
         kind = dtype or config.default_dtype()
     made = draw(NORMAL, shape, floating("normal", kind), source_of(generator, device, like))
     made = unrelated(made * _plain(std) + _plain(mean), mean, std)

@@ -226,13 +226,17 @@ NAN_TO_NUM = pointwise(
 
 @public("torch", "Tensor", inplace=True, out=True)
 def nan_to_num(
-    input: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    input: Any,
+    nan: float | None = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
 ) -> Any:
     """NaN and infinities replaced by numbers (the largest of the dtype by default).
 
     >>> torch.nan_to_num(torch.tensor([float("nan"), float("inf")]), posinf=9.0)
     tensor([0., 9.])
     """
+    nan = 0.0 if nan is None else nan
     if input.dtype.is_complex:
         parts = (nan_to_num(part, nan, posinf, neginf) for part in (input.real, input.imag))
         return COMPLEX(*parts)

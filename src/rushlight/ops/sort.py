@@ -121,7 +121,9 @@ def _number_sorted(x: Any) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+def sort(
+    input: Any, dim: int = -1, descending: bool = False, stable: bool | None = False
+) -> Any:
     """Values in order along a dimension, and where they were (always stable).
 
     >>> torch.sort(torch.tensor([3.0, 1.0, 2.0]))
@@ -139,7 +141,9 @@ def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = Fal
 
 
 @public("torch", "Tensor")
-def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+def argsort(
+    input: Any, dim: int = -1, descending: bool = False, stable: bool | None = False
+) -> Any:
     """The positions that put a dimension in order (always stable).
 
     >>> torch.argsort(torch.tensor([3.0, 1.0, 2.0]))

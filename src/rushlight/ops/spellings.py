@@ -7,7 +7,7 @@ takes where nothing is said), 1 for the mean, 2 for the sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any  # operands are tensors
 
 from rushlight.argument_kinds import IntList, Ints
