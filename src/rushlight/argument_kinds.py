@@ -42,7 +42,7 @@ class Kind:
 
 def _element(value: Any) -> Any:
     """The element of a tensor that may stand for a number; NOT_THIS for others."""
-    if not hasattr(value, "_storage") or value.numel() != 1 or value.requires_grad:
+    if not hasattr(value, "_storage") or value.ndim or value.requires_grad:
         return NOT_THIS
     return value.item()
 
@@ -65,21 +65,31 @@ def _real(value: Any) -> Any:
     return NOT_THIS if isinstance(found, complex) else found
 
 
+def _whole_of_list(value: Any) -> Any:
+    """A whole number where a list may be: there a tensor may have dimensions."""
+    if hasattr(value, "_storage") and value.numel() == 1:
+        value = value.reshape(())
+    return _whole(value)
+
+
 def _text(value: Any) -> Any:
     return value if isinstance(value, str) else NOT_THIS
 
 
 def _whole_list(value: Any) -> Any:
+    """PyTorch looks closely at the first element only, and takes bools after it."""
     if not isinstance(value, list | tuple):
         return NOT_THIS
     if _INT.issuperset(map(type, value)):
         return value
-    found = tuple([_whole(v) for v in value])
+    if isinstance(value[0], bool):
+        return NOT_THIS
+    found = tuple([int(v) if isinstance(v, bool) else _whole_of_list(v) for v in value])
     return NOT_THIS if NOT_THIS in found else found
 
 
 def _whole_or_list(value: Any) -> Any:
-    return _whole_list(value) if isinstance(value, list | tuple) else _whole(value)
+    return _whole_list(value) if isinstance(value, list | tuple) else _whole_of_list(value)
 
 
 def _number(value: Any) -> Any:
@@ -113,11 +123,11 @@ _INT = {int}
 # Parameters that PyTorch's own Python code reads: any object is true or false there, and texts
 # are compared with those that it knows.
 _READ_BY_PYTHON = frozenset((
-    "_stacklevel", "align_corners", "antialias", "center", "compute_mode", "hard", "inplace",
-    "recompute_scale_factor", "reduce", "reduction", "size_average",
+    "_stacklevel", "center", "compute_mode", "inplace", "reduce", "reduction", "size_average",
 ))  # fmt: skip
 _PYTHON_FUNCTIONS = frozenset((
-    "grid_sample", "interpolate", "lobpcg", "multi_head_attention_forward", "upsample",
+    "affine_grid", "grid_sample", "gumbel_softmax", "interpolate", "lobpcg",
+    "multi_head_attention_forward", "upsample",
 ))  # fmt: skip
 
 
@@ -180,7 +190,7 @@ class Kinds:
     def _lists(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Where there are lists whose elements each call has to look at."""
         by_position = enumerate(zip(self._positional, args, strict=False))
-        given = [(i, n, v) for i, (n, v) in by_position]
+        given: list[tuple[Any, str, Any]] = [(i, n, v) for i, (n, v) in by_position]
         given += [(n, n, v) for n, v in kwargs.items()]
         return tuple(
             place

@@ -130,6 +130,9 @@ def not_a_tensor(
 def wrong_kind(op: str, name: str, position: int, wanted: str, got: object) -> TypeError:
     """An argument of another kind than the parameter's; position 0: given by keyword."""
     where = f" (position {position})" if position else ""
+    if isinstance(got, list | tuple) and got and wanted == "tuple of ints":
+        kinds = ", ".join(map(class_name, got))
+        return TypeError(f"{op}(): argument '{name}'{where} must be {wanted}, not of ({kinds})")
     return TypeError(
         f"{op}(): argument '{name}'{where} must be {wanted}, not {class_name(got)}"
     )

@@ -68,12 +68,14 @@ def explained(
         return error if found is None else found.refused(name)
     if isinstance(error, TypeError):
         return _renamed(error, function, name)
-    if any(type(one.value) is int and not -_WIDE <= one.value < _WIDE for one in given):
+    if isinstance(error, OverflowError | IndexError) and any(map(_is_wide, given)):
         return ValueError(f"{name}(): Overflow when unpacking long long")
     return error
 
 
-_WIDE = 2**63  # whole numbers are of 64 bits
+def _is_wide(one: Given) -> bool:
+    """Whether an argument is a whole number of more than 64 bits."""
+    return type(one.value) is int and not -(2**63) <= one.value < 2**63
 
 
 def _given(

@@ -35,7 +35,7 @@ def bind_all() -> None:
     for entry in PUBLIC:
         for name in (entry.name, *entry.aliases):
             _bind(entry, name)
-    NAMESPACES["torch"]["tensor"] = _at(twin(tensor, "tensor"), "torch", "tensor")
+    NAMESPACES["torch"]["tensor"] = _at(guarded(tensor, "tensor"), "torch", "tensor")
 
 
 _MODULES = {"torch": "rushlight", "F": "rushlight.nn.functional"}
@@ -274,7 +274,7 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
         result = plain(*args, **kwargs)
         if isinstance(result, tuple):
             _check_outs(out, result, name)
-        _check_shared(out, result, (*args, *kwargs.values()), plain)
+        _check_shared(out, result, (*args, *kwargs.values()), plain, name)
         if isinstance(result, tuple):
             for target, part in zip(out, result, strict=True):
                 deliver(target, part, name)
@@ -367,14 +367,16 @@ _APART = frozenset((  # which may not write to an operand at all
 ))  # fmt: skip
 
 
-def _check_shared(out: Any, result: Any, given: tuple[Any, ...], plain: Function) -> None:
+def _check_shared(
+    out: Any, result: Any, given: tuple[Any, ...], plain: Function, name: str
+) -> None:
     """Raise for an `out` in the memory of an operand, where that is refused."""
-    name = plain.__name__
     is_single = not isinstance(result, tuple)
     if is_single and (plain.__module__ in _COPIED or name in _COPIED_NAMES):
         return
     if plain.__module__ == "rushlight.ops.extremes" and is_single:
         return
+    is_apart = name in _APART or plain.__name__ in _APART
     operands = [x for a in given for x in (a if _is_list(a) else (a,)) if isinstance(x, Tensor)]
     pairs = ((out, result),) if is_single else zip(out, result, strict=True)
     for target, made in pairs:
@@ -385,7 +387,7 @@ def _check_shared(out: Any, result: Any, given: tuple[Any, ...], plain: Function
                 _memory(target, made._shape), _memory(x, x._shape),
                 target.dtype.itemsize, x.dtype.itemsize,
             )  # fmt: skip
-            if shared is views.Sharing.PART or (shared is views.Sharing.ALL and name in _APART):
+            if shared is views.Sharing.PART or (is_apart and shared is views.Sharing.ALL):
                 raise errors.shared_output(name, made._shape)
 
 

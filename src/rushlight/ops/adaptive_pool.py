@@ -37,7 +37,8 @@ def _adaptive_size(op: str, x: Any, output_size: Any, count: int) -> Sizes:
     if len(wanted) != count:
         raise RuntimeError(f"{op}: output_size must have {count} elements, got {list(wanted)}")
     size = tuple(
-        int(n) if w is None else int(w) for w, n in zip(wanted, x.shape[-count:], strict=True)
+        int(n) if w is None else views.whole_number(op, "output_size", w)
+        for w, n in zip(wanted, x.shape[-count:], strict=True)
     )
     if min(size) < 0:
         raise RuntimeError(

@@ -68,17 +68,18 @@ def sizes_of(args: tuple[Any, ...]) -> views.Shape:
     if len(args) == 1 and isinstance(args[0], list | tuple):
         args = tuple(args[0])
     if not _INT.issuperset(map(type, args)):
-        args = tuple([_size(s) for s in args])
+        args = tuple([_size(s, i) for i, s in enumerate(args)])
     return args
 
 
 _INT = {int}
 
 
-def _size(given: Any) -> int:
-    if isinstance(given, bool) or not hasattr(given, "__index__"):
-        raise TypeError(f"sizes must be ints, but got {type(given).__name__}")
-    return index(given)
+def _size(given: Any, at: int) -> int:
+    """One of several sizes; a bool is refused as the first only, as by PyTorch."""
+    if not hasattr(given, "__index__") or (isinstance(given, bool) and not at):
+        raise TypeError(f"sizes must be ints, but got {type(given).__name__} at pos {at + 1}")
+    return int(index(given))
 
 
 def check_sizes(op: str, sizes: views.Shape) -> None:
@@ -101,6 +102,24 @@ def sizes_given(
     if args:
         raise TypeError(f"{op}() got multiple values for argument {name!r}")
     return sizes_of((given,))
+
+
+def merged(
+    op: str, names: tuple[str, ...], args: tuple[Any, ...], named: dict[str, Any]
+) -> dict[str, Any]:
+    """Arguments by name, that were given by position or by keyword; TypeError for one that is
+    given twice, or has none of the names.
+    """
+    given_by(op, named, *names)
+    given = dict(zip(names, args, strict=False))
+    twice = next((n for n in named if n in given), None)
+    if twice is not None:
+        raise TypeError(f"{op}() got multiple values for argument {twice!r}")
+    if len(args) > len(names):
+        raise TypeError(
+            f"{op}() takes at most {len(names)} of them, but {len(args)} were given"
+        )
+    return given | named
 
 
 def given_by(op: str, named: dict[str, Any], *names: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.argument_kinds import Ints
+from rushlight.argument_kinds import Ints, check_flag
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import (
     WHERE,
@@ -76,7 +76,7 @@ def _amax(op: Op, input: Any, dim: Any, keepdim: bool) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-def amax(input: Any, dim: Ints = (), keepdim: bool = False) -> Any:
+def amax(input: Any, dim: Ints | None = (), keepdim: bool = False) -> Any:
     """The largest value over `dim`; equal ones share the gradient.
 
     >>> torch.tensor([[1.0, 4.0], [3.0, 2.0]]).amax((0, 1))
@@ -86,7 +86,7 @@ def amax(input: Any, dim: Ints = (), keepdim: bool = False) -> Any:
 
 
 @public("torch", "Tensor", out=True)
-def amin(input: Any, dim: Ints = (), keepdim: bool = False) -> Any:
+def amin(input: Any, dim: Ints | None = (), keepdim: bool = False) -> Any:
     """The smallest value over `dim`; equal ones share the gradient.
 
     >>> torch.tensor([[1.0, 4.0], [3.0, 2.0]]).amin(0)
@@ -171,8 +171,8 @@ def _max_or_min(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, 
             input, dim=tuple(range(input.ndim)), keepdim=False
         )
     first = args[0] if args else kwargs.get("dim", kwargs.get("other"))
-    if "other" in kwargs or (args and not isinstance(first, int)):
-        if not hasattr(first, "_storage"):
+    if "other" in kwargs or (args and not hasattr(first, "__index__")) or _is_tensor(first):
+        if not _is_tensor(first) or len(args) + len(kwargs) > 1:
             raise TypeError(
                 f"{name}(): argument 2 must be a dim or Tensor, not {errors.class_name(first)}"
             )
@@ -180,7 +180,12 @@ def _max_or_min(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, 
     return _dim_form(name, input, *args, **kwargs)
 
 
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "_storage")
+
+
 def _dim_form(name: str, input: Any, dim: int, keepdim: bool = False) -> Any:
+    check_flag(name, "keepdim", keepdim)
     op, kind = (MAX_DIM, return_types.max) if name == "max" else (MIN_DIM, return_types.min)
     return _max_of_dim(op, name, kind, input, dim, keepdim)
 

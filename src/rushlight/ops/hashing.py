@@ -23,9 +23,7 @@ def _patterns(input: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 @batching.by_sample
-def hash_tensor(
-    input: Any, dim: Ints | None = (), *, keepdim: bool = False, mode: int = 0
-) -> Any:
+def hash_tensor(input: Any, dim: Ints = (), *, keepdim: bool = False, mode: int = 0) -> Any:
     """The elements' bits combined over `dim` (everything by default) by exclusive or, the only
     mode there is: a uint64.
 

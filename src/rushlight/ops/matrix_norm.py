@@ -6,6 +6,7 @@ import math
 from typing import Any  # operands are tensors
 
 from rushlight import views
+from rushlight.argument_kinds import IntList, Ints
 from rushlight.dtypes import dtype
 from rushlight.ops.elementwise import CAST, WHERE
 from rushlight.ops.linear_algebra import SVDVALS, check_matrix, check_square, symmetric
@@ -18,7 +19,7 @@ ORDERS = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)
 
 @public("linalg", out=True)
 def matrix_norm(
-    A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *,
+    A: Any, ord: Any = "fro", dim: IntList = (-2, -1), keepdim: bool = False, *,
     dtype: dtype | None = None,
 ) -> Any:  # fmt: skip
     """Norms of matrices over two dimensions: 'fro', 'nuc' (the sum of singular values), 2 and
@@ -83,7 +84,7 @@ def _extreme(x: Any, ord: float, dim: int, keepdim: bool) -> Any:
 
 @public("linalg", out=True)
 def norm(
-    A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *,
+    A: Any, ord: Any = None, dim: Ints | None = None, keepdim: bool = False, *,
     dtype: dtype | None = None,
 ) -> Any:  # fmt: skip
     """The vector norm over one dimension (or of all elements), the matrix norm over two.

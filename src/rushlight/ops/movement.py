@@ -431,9 +431,7 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     size = input._shape[at]
     if hasattr(start, "_storage") and (start.ndim or not start.dtype.is_integral):
         raise RuntimeError("narrow(): start must be an 0-dim integral Tensor")
-    if not hasattr(start, "__index__"):
-        raise TypeError(f"narrow(): start must be int, not {type(start).__name__}")
-    begin = start.__index__()
+    begin = start if type(start) is int else views.whole_number("narrow", "start", start)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
     if not -size <= begin <= size:

@@ -21,7 +21,7 @@ from rushlight.dtypes import dtype
 from rushlight.ir.host import takes_batches
 from rushlight.layout import check_layout
 from rushlight.ops import batching
-from rushlight.ops.creation import given_by, with_grad
+from rushlight.ops.creation import given_by, merged, with_grad
 from rushlight.ops.creation import shape_of as _shape_of
 from rushlight.ops.registry import (
     NOT_DIFFERENTIABLE,
@@ -316,10 +316,12 @@ def randint_like(
         check_layout(layout)
     if not hasattr(input, "_storage"):
         raise errors.not_a_tensor("randint_like", "input", input)
-    given_by("randint_like", named, "low", "high")
-    given = list(bounds)
-    high = int(named["high"] if "high" in named else given.pop())
-    low = int(named["low"] if "low" in named else given.pop() if given else 0)
+    names = ("low", "high") if len(bounds) != 1 or "high" in named else ("high",)
+    given = merged("randint_like", names, bounds, named)
+    if "high" not in given:
+        raise TypeError('randint_like() missing 1 required positional argument: "high"')
+    high = views.whole_number("randint_like", "high", given["high"])
+    low = views.whole_number("randint_like", "low", given.get("low", 0))
     kind = dtype or input.dtype
     check_range("random_", low, high)
     check_bounds("randint_like", low, high, kind)

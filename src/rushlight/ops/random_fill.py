@@ -7,7 +7,7 @@ from typing import Any  # generators, sizes, numbers
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.ops.creation import given_by
+from rushlight.ops.creation import merged
 from rushlight.ops.random import (
     EXPONENTIAL,
     LIMITS,
@@ -36,10 +36,8 @@ def uniform_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> A
     >>> torch.zeros(2).uniform_(1.0, 1.0)
     tensor([1., 1.])
     """
-    given = dict(zip(("from", "to"), bounds, strict=False)) | named
-    low, to = given.pop("from", 0.0), given.pop("to", 1.0)
-    if given or len(bounds) > 2:
-        raise TypeError(f"uniform_() received an invalid combination of arguments: {named}")
+    given = merged("uniform_", ("from", "to"), bounds, named)
+    low, to = given.get("from", 0.0), given.get("to", 1.0)
     if low > to:
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}"
@@ -139,10 +137,9 @@ def random_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> An
     kind = input.dtype
     if kind.is_complex:
         raise errors.wrong_dtype("random_", kind, "no complex dtype")
-    given_by("random_", named, "from", "to")
-    given = list(bounds)
-    high = named.get("to", given.pop() if given else None)
-    low = views.whole_number("random_", "from", named.get("from", given.pop() if given else 0))
+    names = ("from", "to") if len(bounds) != 1 or "to" in named else ("to",)
+    given = merged("random_", names, bounds, named)
+    high, low = given.get("to"), views.whole_number("random_", "from", given.get("from", 0))
     top = LIMITS[kind] + (not kind.is_integral)
     if high is None:
         high = min(top, (1 << 63) - 1)

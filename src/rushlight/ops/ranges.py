@@ -142,6 +142,8 @@ def arange(
     names = ("end",) if len(bounds) == 1 and not named else ("start", "end", "step")
     if len(bounds) == 1 and "end" not in named:
         names = ("end", "step")  # type: ignore[assignment]
+    if set(named) & set(names[: len(bounds)]):
+        raise TypeError(f"arange() got multiple values for one of {list(named)}")
     given = dict(zip(names, bounds, strict=False)) | named
     if "end" not in given or len(bounds) > 3 or set(given) - {"start", "end", "step"}:
         raise TypeError(

@@ -79,6 +79,8 @@ class TensorType:
         is_meta: bool,
         levels: Levels,
     ) -> TensorType:
+        if not hasattr(dtype, "category"):  # NumPy's would be taken for ours in `_known`
+            raise TypeError(f"expected a torch.dtype, but got {dtype!r}")
         if dtype.name in NAMED_ONLY:  # type: ignore[attr-defined]
             raise errors.only_named(dtype)
         made = object.__new__(cls)

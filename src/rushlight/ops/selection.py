@@ -11,6 +11,7 @@ from rushlight.dtypes import finfo
 from rushlight.errors import refuses_complex
 from rushlight.ir.host import takes_batches
 from rushlight.ops.complex_parts import COMPLEX, DIRECTION, MODULUS
+from rushlight.ops.creation import merged
 from rushlight.ops.elementwise import (
     RECORDED,
     WHERE,
@@ -22,23 +23,29 @@ from rushlight.ops.elementwise import (
     scaled,
     zeros_of,
 )
-from rushlight.ops.registry import OPS, no_derivative, public
+from rushlight.ops.registry import OPS, documented, no_derivative, public
 
 # -- where
 
 
 @public("torch", out=True)
-def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+@documented("input", "other")
+def where(condition: Any, *values: Any, **named: Any) -> Any:
     """input where the condition holds, other elsewhere, broadcast.
 
     >>> import rushlight as torch
     >>> torch.where(torch.tensor([True, False]), 1.0, torch.tensor([5.0, 6.0]))
     tensor([1., 6.])
     """
-    if input is None and other is None:
+    if not values and not named:
         return condition.nonzero(as_tuple=True)
     check_tensors("where", condition=condition)
-    return WHERE(condition, input, other)
+    if len(values) != 2 or named:
+        given = merged("where", ("input", "other"), values, named)
+        if len(given) != 2:
+            raise TypeError("where() takes condition, or condition, input and other")
+        values = given["input"], given["other"]
+    return WHERE(condition, *values)
 
 
 @public("Tensor", name="where")
@@ -179,8 +186,15 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     if min is None:
         return CLAMP_MAX(input, max)
     if hasattr(min, "_storage") != hasattr(max, "_storage"):
-        raise TypeError("clamp: min and max must be both tensors or both numbers")
+        min, max = _plain_bound(min), _plain_bound(max)
     return CLAMP(input, min, max)
+
+
+def _plain_bound(bound: Any) -> Any:
+    """A bound as a number, where the other one is a number."""
+    if getattr(bound, "ndim", 0):
+        raise TypeError("clamp: min and max must be both tensors or both numbers")
+    return bound.item() if hasattr(bound, "_storage") else bound
 
 
 @public("torch", "Tensor", inplace=True, out=True)

@@ -8,7 +8,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.advice import warn_caller
-from rushlight.argument_kinds import Ints, Number
+from rushlight.argument_kinds import Ints, Number, check_flag
 from rushlight.dtypes import dtype
 from rushlight.ops.elementwise import CAST, WHERE, scaled, zeros_of
 from rushlight.ops.reduce import (
@@ -118,9 +118,15 @@ def op_of_complex(input: Any, dims: Dims, keepdim: bool, correction: float) -> A
 
 
 def _unpacked(
-    args: tuple[Any, ...], dim: Any, unbiased: Any, keepdim: Any
+    op: str, args: tuple[Any, ...], dim: Any, unbiased: Any, keepdim: Any
 ) -> tuple[Any, Any, Any]:
     """Positional arguments: (unbiased), (dim, keepdim) or (dim, unbiased, keepdim)."""
+    if args and dim is not None:
+        raise TypeError(f"{op}() got multiple values for argument 'dim'")
+    if len(args) > 1 and unbiased is not None:
+        raise TypeError(f"{op}() got multiple values for argument 'unbiased'")
+    for flag in args[1:]:
+        check_flag(op, "unbiased", flag)
     if len(args) == 1 and isinstance(args[0], bool):
         return dim, args[0], keepdim
     if len(args) >= 1:
@@ -142,7 +148,7 @@ def _deviation(
     keepdim: Any,
     correction: Any,
 ) -> tuple[Dims, bool, float]:
-    dim, unbiased, keepdim = _unpacked(args, dim, unbiased, keepdim)
+    dim, unbiased, keepdim = _unpacked(name, args, dim, unbiased, keepdim)
     dims, chosen = _settings(name, input, args, unbiased, correction, dim)
     _check_freedom(name, input, dims, chosen)
     return dims, bool(keepdim), chosen
