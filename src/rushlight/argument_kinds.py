@@ -93,9 +93,9 @@ def _whole_or_list(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, np.number | np.bool_):
+    if isinstance(value, np.number):
         return value.item()
-    if isinstance(value, int | float | complex):
+    if isinstance(value, int | float | complex | np.bool_):  # the last is a number of its own
         return value
     return value if hasattr(value, "_storage") and value.ndim == 0 else NOT_THIS
 

@@ -171,8 +171,10 @@ def _max_or_min(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, 
             input, dim=tuple(range(input.ndim)), keepdim=False
         )
     first = args[0] if args else kwargs.get("dim", kwargs.get("other"))
-    if "other" in kwargs or (args and not hasattr(first, "__index__")) or _is_tensor(first):
-        if not _is_tensor(first) or len(args) + len(kwargs) > 1:
+    is_alone = len(args) + len(kwargs) == 1
+    is_other = not hasattr(first, "__index__") or (_is_tensor(first) and is_alone)
+    if "other" in kwargs or (args and is_other):
+        if not _is_tensor(first) or not is_alone:
             raise TypeError(
                 f"{name}(): argument 2 must be a dim or Tensor, not {errors.class_name(first)}"
             )
