@@ -118,6 +118,7 @@ _OF_ANNOTATIONS = {
 }
 _OF_ANNOTATIONS["dt.dtype"] = _OF_ANNOTATIONS["dtype"]
 _INT = {int}
+_NEVER = 1 << 30  # more arguments than a call has
 
 
 # Parameters that PyTorch's own Python code reads: any object is true or false there, and texts
@@ -128,6 +129,13 @@ _READ_BY_PYTHON = frozenset((
 _PYTHON_FUNCTIONS = frozenset((
     "affine_grid", "grid_sample", "gumbel_softmax", "interpolate", "lobpcg",
     "multi_head_attention_forward", "upsample",
+))  # fmt: skip
+
+
+# Functions on the hot path: they take dimensions, flags and dtypes by functions that look.
+_LOOK_THEMSELVES = frozenset((
+    "all", "amax", "amin", "any", "argmax", "argmin", "cat", "chunk", "concat", "concatenate",
+    "cumsum", "gather", "index_select", "mean", "split", "stack", "std", "sum", "unbind", "var",
 ))  # fmt: skip
 
 
@@ -157,7 +165,7 @@ class Kinds:
         self._parameters = parameters
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         at = (i for i, n in enumerate(positional) if n in parameters)
-        self.first = next(at, len(positional))
+        self.first = next(at, _NEVER)
         self.fitted = self._fitted if parameters else None
 
     def all_fitted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -228,7 +236,9 @@ def kinds_of(function: Function, name: str) -> Kinds:
     code = _innermost(function).__code__
     count = code.co_argcount
     names = code.co_varnames[: count + code.co_kwonlyargcount]
-    annotations = {} if name in _PYTHON_FUNCTIONS else function.__annotations__
+    known = name.removeprefix("Tensor.")
+    is_left = known in _PYTHON_FUNCTIONS or known in _LOOK_THEMSELVES
+    annotations = {} if is_left else function.__annotations__
     declared = dict(_declared(annotations, names, count, name))
     return Kinds(name, names[:count], declared)
 
@@ -238,10 +248,14 @@ def is_declared(function: Function) -> bool:
     return kinds_of(function, "").fitted is not None
 
 
-def check_flag(op: str, name: str, given: Any) -> None:
-    """Raise for what is no bool: for functions on the hot path, which look for themselves."""
-    if not isinstance(given, bool):
-        raise errors.wrong_kind(op, name, 0, "bool", given)
+def dtype_given(op: str, given: Any) -> dtype:
+    """A dtype, for functions that look at their arguments themselves."""
+    if isinstance(given, dtype):
+        return given
+    found = _python_dtype(given)
+    if found is NOT_THIS:
+        raise errors.wrong_kind(op, "dtype", 0, "torch.dtype", given)
+    return found
 
 
 def _declared(

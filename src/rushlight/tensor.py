@@ -13,7 +13,6 @@ import numpy as np
 from rushlight import config, errors, float8, views
 from rushlight import dtypes as dt
 from rushlight.advice import warn_caller, warn_deprecated
-from rushlight.argument_kinds import check_flag
 from rushlight.arrays import from_numpy, legacy_tensor
 from rushlight.autograd import engine
 from rushlight.devices import CPU, META, check_usable, device
@@ -377,7 +376,7 @@ class Tensor:
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set whether gradients are accumulated for this leaf."""
         if requires_grad is not True:
-            check_flag("requires_grad_", "requires_grad", requires_grad)
+            views.flag("requires_grad_", "requires_grad", requires_grad)
             if self._node is not None and not isinstance(self._node, AccumulateGrad):
                 raise RuntimeError(
                     "you can only change requires_grad flags of leaf variables. If you want to "

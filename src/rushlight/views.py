@@ -198,6 +198,13 @@ def whole_number(op: str, name: str, given: Any) -> int:
     raise TypeError(f"{op}(): argument '{name}' must be int, not {type(given).__name__}")
 
 
+def flag(op: str, name: str, given: Any) -> bool:  # hot
+    """What has to be a bool, not only true or false."""
+    if given is True or given is False:
+        return given
+    raise errors.wrong_kind(op, name, 0, "bool", given)
+
+
 def dim_index(op: str, dim: int, ndim: int) -> int:  # hot
     """A possibly negative dimension as 0 <= d < ndim (0-d tensors accept -1 and 0)."""
     if type(dim) is not int:
@@ -215,7 +222,10 @@ def dim_indices(op: str, dims: int | Sequence[int] | None, ndim: int) -> Shape:
     if hasattr(dims, "__index__"):
         at = dim_index(op, dims, ndim)  # type: ignore[arg-type]  # one number
         return (at,) if ndim else ()
-    found = [dim_index(op, d, ndim) for d in dims]
+    if not isinstance(dims, list | tuple):
+        raise errors.wrong_kind(op, "dim", 0, "tuple of ints", dims)
+    # PyTorch looks closely at the first only
+    found = [dim_index(op, int(d) if d is True and i else d, ndim) for i, d in enumerate(dims)]
     for d in found:
         if found.count(d) > 1:
             raise errors.repeated_dim(op, d)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
+from rushlight import views
 from rushlight.advice import warn_caller
-from rushlight.argument_kinds import check_flag
 from rushlight.ops.elementwise import WHERE, the_tensor
 from rushlight.ops.registry import public
 
@@ -48,7 +48,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     _check("dropout", p)
     the_tensor("dropout", input)
     if training is not True:
-        check_flag("dropout", "train", training)
+        views.flag("dropout", "train", training)
         return input
     return _dropped("dropout", input, p, tuple(input.shape), inplace)
 
@@ -133,7 +133,7 @@ def _alpha(
 ) -> Any:
     _check(op, p)
     if training is not True:
-        check_flag(op, "train", training)
+        views.flag(op, "train", training)
         return the_tensor(op, x)
     out = _alpha_dropped(op, x, p, shape)
     return x.copy_(out) if inplace else out

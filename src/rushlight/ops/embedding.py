@@ -6,7 +6,6 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, refusals, views
-from rushlight.argument_kinds import check_flag
 from rushlight.config import gradients_off
 from rushlight.ops import batching
 from rushlight.ops.bounds import check_known, extremes
@@ -146,8 +145,8 @@ def embedding_function(
     tensor([[3., 4.],
             [1., 2.]])
     """
-    check_flag("embedding", "sparse", sparse)
-    check_flag("embedding", "scale_grad_by_freq", scale_grad_by_freq)
+    views.flag("embedding", "sparse", sparse)
+    views.flag("embedding", "scale_grad_by_freq", scale_grad_by_freq)
     check_dense_grad("embedding", sparse)
     try:
         check_indices("embedding", input)
@@ -177,8 +176,8 @@ def embedding(
     sparse: bool = False,
 ) -> Any:
     """Rows of `weight` by index."""
-    check_flag("embedding", "sparse", sparse)
-    check_flag("embedding", "scale_grad_by_freq", scale_grad_by_freq)
+    views.flag("embedding", "sparse", sparse)
+    views.flag("embedding", "scale_grad_by_freq", scale_grad_by_freq)
     check_dense_grad("embedding", sparse)
     check_indices("embedding", indices)
     return PADDED_EMBEDDING(

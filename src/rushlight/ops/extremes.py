@@ -6,7 +6,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
-from rushlight.argument_kinds import Ints, check_flag
+from rushlight.argument_kinds import Ints
 from rushlight.ops import return_types
 from rushlight.ops.elementwise import (
     WHERE,
@@ -72,7 +72,7 @@ def _amax(op: Op, input: Any, dim: Any, keepdim: bool) -> Any:
         raise errors.not_for_complex(op.name, input.dtype)
     dims = views.dim_indices(op.name, dim, input.ndim)
     check_dims_not_empty(op.name, input, dim, dims)
-    return op(input, dim=dims, keepdim=bool(keepdim))
+    return op(input, dim=dims, keepdim=views.flag(op.name, "keepdim", keepdim))
 
 
 @public("torch", "Tensor", out=True)
@@ -151,7 +151,7 @@ def _max_of_dim(op: Op, name: str, kind: Any, input: Any, dim: int, keepdim: boo
         value, index = op(input.reshape(1), dim=(0,), keepdim=False)
         return kind(value, index)
     check_dims_not_empty(name, input, dim, (d,))
-    return kind(*op(input, dim=(d,), keepdim=bool(keepdim)))
+    return kind(*op(input, dim=(d,), keepdim=views.flag(name, "keepdim", keepdim)))
 
 
 def _max_or_min(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -187,7 +187,6 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _dim_form(name: str, input: Any, dim: int, keepdim: bool = False) -> Any:
-    check_flag(name, "keepdim", keepdim)
     op, kind = (MAX_DIM, return_types.max) if name == "max" else (MIN_DIM, return_types.min)
     return _max_of_dim(op, name, kind, input, dim, keepdim)
 
@@ -242,7 +241,7 @@ def _arg(op: Op, input: Any, dim: int | None, keepdim: bool) -> Any:
         )
     if dim is not None:
         check_dims_not_empty(op.name, input, dim, dims)
-    return op(input, dim=dims, keepdim=bool(keepdim))
+    return op(input, dim=dims, keepdim=views.flag(op.name, "keepdim", keepdim))
 
 
 @public("torch", "Tensor", out=True)

@@ -12,7 +12,7 @@ from typing import Any  # operands are tensors
 
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
-from rushlight.argument_kinds import Ints
+from rushlight.argument_kinds import Ints, dtype_given
 from rushlight.dtypes import dtype
 from rushlight.ops.elementwise import (
     CAST,
@@ -95,8 +95,9 @@ def sum(
     tensor([3., 3.])
     """
     dims = views.dim_indices("sum", dim, input.ndim)
-    kind = dtype or (dt.int64 if input.dtype.is_integral else input.dtype)
-    return SUM(input, dim=dims, keepdim=bool(keepdim), dtype=kind)
+    own = dt.int64 if input.dtype.is_integral else input.dtype
+    kind = own if dtype is None else dtype_given("sum", dtype)
+    return SUM(input, dim=dims, keepdim=views.flag("sum", "keepdim", keepdim), dtype=kind)
 
 
 @public("Tensor")
@@ -161,7 +162,7 @@ def mean(
     >>> torch.tensor([[1.0, 2.0], [3.0, 5.0]]).mean(1)
     tensor([1.5000, 4.0000])
     """
-    kind = dtype or input.dtype
+    kind = input.dtype if dtype is None else dtype_given("mean", dtype)
     if kind.is_integral:
         which = "Optional" if dtype else "Input"
         raise RuntimeError(
@@ -169,7 +170,7 @@ def mean(
             f"point or complex dtype. Got: {kind!r}"
         )
     dims = views.dim_indices("mean", dim, input.ndim)
-    return MEAN(input, dim=dims, keepdim=bool(keepdim), dtype=kind)
+    return MEAN(input, dim=dims, keepdim=views.flag("mean", "keepdim", keepdim), dtype=kind)
 
 
 def _nans_out(input: Any) -> Any:
@@ -268,7 +269,7 @@ def prod(
     d = views.dim_index("prod", dim, input.ndim)
     if input.ndim == 0:
         return PROD(input.reshape(1), dim=(0,), keepdim=False, dtype=kind)
-    return PROD(input, dim=(d,), keepdim=bool(keepdim), dtype=kind)
+    return PROD(input, dim=(d,), keepdim=views.flag("prod", "keepdim", keepdim), dtype=kind)
 
 
 # -- tests
@@ -299,7 +300,11 @@ def all(input: Any, dim: Ints | None = None, keepdim: bool = False) -> Any:
     >>> torch.tensor([[True, False], [True, True]]).all(1)
     tensor([False,  True])
     """
-    return ALL(input, dim=_tested_dims("all", dim, input), keepdim=bool(keepdim))
+    return ALL(
+        input,
+        dim=_tested_dims("all", dim, input),
+        keepdim=views.flag("all", "keepdim", keepdim),
+    )
 
 
 @public("torch", "Tensor", out=True)
@@ -309,7 +314,16 @@ def any(input: Any, dim: Ints | None = None, keepdim: bool = False) -> Any:
     >>> torch.tensor([[True, False], [False, False]]).any(1)
     tensor([ True, False])
     """
-    return ANY(input, dim=_tested_dims("any", dim, input), keepdim=bool(keepdim))
+    return ANY(
+        input,
+        dim=_tested_dims("any", dim, input),
+        keepdim=views.flag("any", "keepdim", keepdim),
+    )
+
+
+def _tested(op: Op, input: Any, dim: Any, keepdim: bool) -> Any:
+    dims = _tested_dims(op.name, dim, input)
+    return op(input, dim=dims, keepdim=views.flag(op.name, "keepdim", keepdim))
 
 
 def _tested_dims(op: str, dim: Any, input: Any) -> Dims:
@@ -357,8 +371,8 @@ def logsumexp(input: Any, dim: Ints, keepdim: bool = False) -> Any:
     x = CAST(input, dtype=config.default_dtype()) if input.dtype.is_integral else input
     dims = views.dim_indices("logsumexp", dim, input.ndim)
     if x.dtype.is_complex:
-        return _complex_logsumexp(x, dims, bool(keepdim))
-    return LOGSUMEXP(x, dim=dims, keepdim=bool(keepdim))
+        return _complex_logsumexp(x, dims, views.flag("logsumexp", "keepdim", keepdim))
+    return LOGSUMEXP(x, dim=dims, keepdim=views.flag("logsumexp", "keepdim", keepdim))
 
 
 def _complex_logsumexp(x: Any, dims: Dims, keepdim: bool) -> Any:

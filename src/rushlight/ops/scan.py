@@ -8,6 +8,7 @@ import numpy as np
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.argument_kinds import dtype_given
 from rushlight.dtypes import dtype
 from rushlight.ir.host import takes_batches
 from rushlight.ops import return_types
@@ -74,7 +75,8 @@ CUMPROD = _scan_op("cumprod", "prod", cumprod_vjp)
 
 def _scanned(op: Op, input: Any, dim: int, kind: dtype | None) -> Any:
     d = views.dim_index(op.name, dim, input.ndim)
-    kind = kind or (dt.int64 if input.dtype.is_integral else input.dtype)
+    own = dt.int64 if input.dtype.is_integral else input.dtype
+    kind = own if kind is None else dtype_given(op.name, kind)
     if kind is dt.bool_:
         raise errors.not_implemented_for(op.name, kind, "numbers")
     if input.ndim == 0 or input.numel() == 0:

@@ -8,7 +8,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import views
 from rushlight.advice import warn_caller
-from rushlight.argument_kinds import Ints, Number, check_flag
+from rushlight.argument_kinds import Ints, Number
 from rushlight.dtypes import dtype
 from rushlight.ops.elementwise import CAST, WHERE, scaled, zeros_of
 from rushlight.ops.reduce import (
@@ -95,8 +95,8 @@ def _settings(
     correction=).
     """
     _checked(op, input)
-    if isinstance(dim, bool):
-        dim, unbiased = None, dim
+    if unbiased is not None:
+        views.flag(op, "unbiased", unbiased)
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
     return views.dim_indices(op, dim, input.ndim), float(correction)
@@ -126,7 +126,7 @@ def _unpacked(
     if len(args) > 1 and unbiased is not None:
         raise TypeError(f"{op}() got multiple values for argument 'unbiased'")
     for flag in args[1:]:
-        check_flag(op, "unbiased", flag)
+        views.flag(op, "unbiased", flag)
     if len(args) == 1 and isinstance(args[0], bool):
         return dim, args[0], keepdim
     if len(args) >= 1:
@@ -151,7 +151,7 @@ def _deviation(
     dim, unbiased, keepdim = _unpacked(name, args, dim, unbiased, keepdim)
     dims, chosen = _settings(name, input, args, unbiased, correction, dim)
     _check_freedom(name, input, dims, chosen)
-    return dims, bool(keepdim), chosen
+    return dims, views.flag(name, "keepdim", keepdim), chosen
 
 
 def _check_freedom(name: str, input: Any, dims: Dims, correction: float) -> None:
