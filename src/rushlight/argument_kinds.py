@@ -124,18 +124,20 @@ _NEVER = 1 << 30  # more arguments than a call has
 # Parameters that PyTorch's own Python code reads: any object is true or false there, and texts
 # are compared with those that it knows.
 _READ_BY_PYTHON = frozenset((
-    "_stacklevel", "center", "compute_mode", "inplace", "reduce", "reduction", "size_average",
+    "_stacklevel", "center", "compute_mode", "get_infos", "inplace", "reduce", "reduction",
+    "return_indices", "size_average",
 ))  # fmt: skip
 _PYTHON_FUNCTIONS = frozenset((
-    "affine_grid", "grid_sample", "gumbel_softmax", "interpolate", "lobpcg",
-    "multi_head_attention_forward", "upsample",
+    "affine_grid", "grid_sample", "gumbel_softmax", "interpolate", "linear_cross_entropy",
+    "lobpcg", "multi_head_attention_forward", "upsample",
 ))  # fmt: skip
 
 
 # Functions on the hot path: they take dimensions, flags and dtypes by functions that look.
 _LOOK_THEMSELVES = frozenset((
     "all", "amax", "amin", "any", "argmax", "argmin", "cat", "chunk", "concat", "concatenate",
-    "cumsum", "gather", "index_select", "mean", "split", "stack", "std", "sum", "unbind", "var",
+    "conv1d", "conv2d", "conv3d", "cumsum", "gather", "index_select", "mean", "split", "stack",
+    "std", "sum", "unbind", "var",
 ))  # fmt: skip
 
 

@@ -198,6 +198,19 @@ def whole_number(op: str, name: str, given: Any) -> int:
     raise TypeError(f"{op}(): argument '{name}' must be int, not {type(given).__name__}")
 
 
+def whole_numbers(op: str, name: str, given: Sequence[Any]) -> Shape:
+    """Several of them; PyTorch looks closely at the first only, and takes bools after it."""
+    if _INT.issuperset(map(type, given)):
+        return tuple(given)
+    later = enumerate(given)
+    return tuple(
+        [whole_number(op, name, int(n) if i and isinstance(n, bool) else n) for i, n in later]
+    )
+
+
+_INT = {int}
+
+
 def flag(op: str, name: str, given: Any) -> bool:  # hot
     """What has to be a bool, not only true or false."""
     if given is True or given is False:
@@ -224,8 +237,7 @@ def dim_indices(op: str, dims: int | Sequence[int] | None, ndim: int) -> Shape:
         return (at,) if ndim else ()
     if not isinstance(dims, list | tuple):
         raise errors.wrong_kind(op, "dim", 0, "tuple of ints", dims)
-    # PyTorch looks closely at the first only
-    found = [dim_index(op, int(d) if d is True and i else d, ndim) for i, d in enumerate(dims)]
+    found = [dim_index(op, d, ndim) for d in whole_numbers(op, "dim", dims)]
     for d in found:
         if found.count(d) > 1:
             raise errors.repeated_dim(op, d)

@@ -481,6 +481,8 @@ def _public_conv(count: int) -> Any:
         dilation: Ints = 1,
         groups: int = 1,
     ) -> Any:
+        if type(groups) is not int:
+            groups = views.whole_number(op, "groups", groups)
         return _convolve(op, count, input, weight, bias, stride, padding, dilation, groups)
 
     function.__name__ = function.__qualname__ = op

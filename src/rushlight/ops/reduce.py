@@ -110,8 +110,8 @@ def sum_to_size(input: Any, *size: Any) -> Any:
     """
     if not size:
         raise TypeError('sum_to_size() missing 1 required positional arguments: "size"')
-    given = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    wanted = tuple(int(s) for s in given)
+    is_list = len(size) == 1 and isinstance(size[0], list | tuple)
+    wanted = views.whole_numbers("sum_to_size", "size", size[0] if is_list else size)
     if not wanted:
         return sum(input)
     if views.broadcast_shapes("sum_to_size", wanted, input.shape) != input.shape:

@@ -5,7 +5,7 @@ Spatial shapes are tuples over the last dimensions; pads are pairs (before, afte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any  # builder references and tensors
 
 from rushlight import views
@@ -18,8 +18,10 @@ Pads = tuple[tuple[int, int], ...]
 
 def sizes_for(op: str, name: str, value: Any, count: int) -> Sizes:
     """One number for all dimensions, or one each."""
-    if isinstance(value, Sequence):
-        sizes = tuple(int(v) for v in value)
+    if type(value) is int:
+        return (value,) * count
+    if isinstance(value, list | tuple):
+        sizes = views.whole_numbers(op, name, value)
         if len(sizes) == 1:
             return sizes * count
         if len(sizes) != count:
@@ -28,7 +30,7 @@ def sizes_for(op: str, name: str, value: Any, count: int) -> Sizes:
                 f"values to match the spatial dimensions, but got {name}={list(sizes)}"
             )
         return sizes
-    return (int(value),) * count
+    return (views.whole_number(op, name, value),) * count
 
 
 def window_view(
