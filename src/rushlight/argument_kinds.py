@@ -8,7 +8,8 @@ or have to be converted: NumPy's numbers and tensors of one element stand for Py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple  # arguments of any class
 
@@ -106,7 +107,7 @@ def _python_dtype(value: Any) -> Any:
 
 
 _DTYPES = {bool: bool_, int: int64, float: float64, complex: complex128}
-_OF_ANNOTATIONS = {
+_KINDS = {
     "bool": Kind("bool", frozenset((bool,))),
     "int": Kind("int", frozenset((int,)), _whole),
     "float": Kind("float", frozenset((float, int, bool)), _real),
@@ -116,7 +117,9 @@ _OF_ANNOTATIONS = {
     "Ints": Kind("tuple of ints", frozenset((int,)), _whole_or_list, True),
     "IntList": Kind("tuple of ints", frozenset(), _whole_list, True),
 }
-_OF_ANNOTATIONS["dt.dtype"] = _OF_ANNOTATIONS["dtype"]
+_KINDS["dt.dtype"] = _KINDS["dtype"]
+_OF_ANNOTATIONS = {text: (kind, False) for text, kind in _KINDS.items()}
+_OF_ANNOTATIONS |= {f"{text} | None": (kind, True) for text, kind in _KINDS.items()}
 _INT = {int}
 _NEVER = 1 << 30  # more arguments than a call has
 
@@ -141,38 +144,38 @@ _LOOK_THEMSELVES = frozenset((
 ))  # fmt: skip
 
 
-class Declared(NamedTuple):
-    """A parameter whose kind is known."""
+Known = dict[tuple[Any, ...], tuple[Any, ...]]
 
-    kind: Kind
-    position: int  # 0 where it is given by keyword only
-    takes_none: bool
+
+class Declared(NamedTuple):
+    """What a function's annotations say: the kinds of parameters, and whether None is one."""
+
+    positional: tuple[str, ...]
+    kinds: dict[str, tuple[Kind, bool]]
+    first: int  # how many arguments by position come before those that have a kind
+    known: Known  # classes of arguments that are taken, and where lists are among them
 
 
 class Kinds:
-    """The kinds of a public function's arguments.
+    """The kinds of the arguments of a public function or method.
 
-    first: how many arguments by position need no look: those before the first declared one.
+    first: how many arguments by position need no look.
 
-    fitted: what makes the arguments of a call fit; None where nothing is declared.
+    fitted: what makes the arguments of a call fit; None where no kind is declared.
     """
 
-    __slots__ = ("_known", "_name", "_parameters", "_positional", "first", "fitted")
+    __slots__ = ("_declared", "_known", "_name", "first", "fitted")
 
-    def __init__(
-        self, name: str, positional: tuple[str, ...], parameters: dict[str, Declared]
-    ) -> None:
-        self._name = name.removeprefix("Tensor.")
-        self._positional = positional
-        self._parameters = parameters
-        self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        at = (i for i, n in enumerate(positional) if n in parameters)
-        self.first = next(at, _NEVER)
-        self.fitted = self._fitted if parameters else None
+    def __init__(self, name: str, declared: Declared) -> None:
+        self._name = name
+        self._declared = declared
+        self._known = declared.known
+        self.first = declared.first
+        self.fitted = self._fitted if declared.kinds else None
 
     def all_fitted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same where it does not matter how long it takes."""
-        return self._fitted(args, kwargs) if self._parameters else (args, kwargs)
+        return self._fitted(args, kwargs) if self.fitted else (args, kwargs)
 
     def _fitted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # hot
         """The arguments of a call, converted where they have to be; TypeError for one of
@@ -188,7 +191,7 @@ class Kinds:
         return args, kwargs
 
     def _looked_at(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        names = self._positional
+        names = self._declared.positional
         given = [self._one(n, v) for n, v in zip(names, args, strict=False)]
         named = {n: self._one(n, v) for n, v in kwargs.items()}
         pairs = [*zip(names, args, strict=False), *kwargs.items()]
@@ -199,21 +202,20 @@ class Kinds:
 
     def _lists(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Where there are lists whose elements each call has to look at."""
-        by_position = enumerate(zip(self._positional, args, strict=False))
+        by_position = enumerate(zip(self._declared.positional, args, strict=False))
         given: list[tuple[Any, str, Any]] = [(i, n, v) for i, (n, v) in by_position]
         given += [(n, n, v) for n, v in kwargs.items()]
         return tuple(
             place
             for place, name, value in given
-            if name in self._parameters and isinstance(value, list | tuple)
+            if name in self._declared.kinds and isinstance(value, list | tuple)
         )
 
     def _is_plain(self, name: str, value: Any) -> bool:
         """Whether a value's class says that it is taken as it is."""
-        declared = self._parameters.get(name)
-        if declared is None or (value is None and declared.takes_none):
+        kind, takes_none = self._declared.kinds.get(name, (None, True))
+        if kind is None or (value is None and takes_none):
             return True
-        kind = declared.kind
         if isinstance(value, list | tuple):
             return kind.of_elements and _INT.issuperset(map(type, value))
         return type(value) in kind.classes
@@ -222,12 +224,18 @@ class Kinds:
         """A value as the parameter takes it."""
         if self._is_plain(name, value):
             return value
-        declared = self._parameters[name]
-        kind = declared.kind
+        kind, _ = self._declared.kinds[name]
         found = kind.converted(value)
         if found is NOT_THIS:
-            raise errors.wrong_kind(self._name, name, declared.position, kind.name, value)
+            op, position = self._name.removeprefix("Tensor."), self._position(name)
+            raise errors.wrong_kind(op, name, position, kind.name, value)
         return found
+
+    def _position(self, name: str) -> int:
+        """A parameter's place as users count: `self` is none; 0 for one by keyword only."""
+        names = self._declared.positional
+        first = 0 if self._name.startswith("Tensor.") else 1
+        return names.index(name) + first if name in names else 0
 
 
 def kinds_of(function: Function, name: str) -> Kinds:
@@ -235,19 +243,27 @@ def kinds_of(function: Function, name: str) -> Kinds:
 
     name: what users call the function; a method's begins with "Tensor.".
     """
-    code = _innermost(function).__code__
+    known = name.removeprefix("Tensor.")
+    if known in _PYTHON_FUNCTIONS or known in _LOOK_THEMSELVES:
+        return _NOTHING
+    declared = declared_by(_innermost(function))
+    return Kinds(name, declared) if declared.kinds else _NOTHING
+
+
+@functools.cache
+def declared_by(function: Any) -> Declared:
+    """What the annotations of a function's own parameters say."""
+    code = function.__code__
     count = code.co_argcount
     names = code.co_varnames[: count + code.co_kwonlyargcount]
-    known = name.removeprefix("Tensor.")
-    is_left = known in _PYTHON_FUNCTIONS or known in _LOOK_THEMSELVES
-    annotations = {} if is_left else function.__annotations__
-    declared = dict(_declared(annotations, names, count, name))
-    return Kinds(name, names[:count], declared)
-
-
-def is_declared(function: Function) -> bool:
-    """Whether the kind of some argument is known."""
-    return kinds_of(function, "").fitted is not None
+    said = function.__annotations__
+    kinds = {
+        name: _OF_ANNOTATIONS[said[name]]
+        for name in names
+        if said.get(name) in _OF_ANNOTATIONS and name not in _READ_BY_PYTHON
+    }
+    first = next((i for i, name in enumerate(names[:count]) if name in kinds), _NEVER)
+    return Declared(names[:count], kinds, first, {})
 
 
 def dtype_given(op: str, given: Any) -> dtype:
@@ -260,21 +276,10 @@ def dtype_given(op: str, given: Any) -> dtype:
     return found
 
 
-def _declared(
-    annotations: dict[str, Any], names: tuple[str, ...], count: int, name: str
-) -> Iterator[tuple[str, Declared]]:
-    first = 0 if name.startswith("Tensor.") else 1
-    for place, parameter in enumerate(names, first):
-        text = annotations.get(parameter)
-        if not isinstance(text, str) or parameter in _READ_BY_PYTHON:
-            continue
-        kind = _OF_ANNOTATIONS.get(text.removesuffix(" | None"))
-        if kind is not None:
-            position = place if place < count + first else 0
-            yield parameter, Declared(kind, position, text.endswith(" | None"))
-
-
 def _innermost(function: Any) -> Any:
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return function
+
+
+_NOTHING = Kinds("", Declared((), {}, _NEVER, {}))

@@ -13,7 +13,7 @@ from typing import Any  # binds functions of any signature
 
 from rushlight import errors, ops, parameter_names, refusals, views
 from rushlight.advice import warn_caller
-from rushlight.argument_kinds import is_declared, kinds_of
+from rushlight.argument_kinds import kinds_of
 from rushlight.arrays import tensor
 from rushlight.config import process
 from rushlight.dtypes import int64
@@ -84,7 +84,8 @@ def method_form(called: Function, plain: Function, name: str) -> Function:
         return out_form(called, plain, name)
     names = parameter_names.METHODS.get(name)
     takes_more = not GUARDED.isdisjoint(inspect.signature(called).parameters)
-    is_guarded = (takes_more or is_declared(called)) and name not in _HOT
+    is_declared = kinds_of(called, name).fitted is not None
+    is_guarded = (takes_more or is_declared) and name not in _HOT
     method = guarded(called, f"Tensor.{name}") if is_guarded else twin(called, name)
     return method if names is None else parameter_names.spelled(method, names)
 
