@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rushlight
+import rushlight.masked
 import rushlight.nn.functional
 from rushlight import views
 
@@ -68,6 +69,8 @@ REFUSED = [  # calls, and what their last argument may not be
     ("fft.fft(x, norm={})", (1,)),
     ("hann_window(5, {})", (1, "a", None)),
     ("tensor([1.0], requires_grad={})", (1, "a")),
+    ("ones(2, requires_grad={})", (1, "a")),
+    ("narrow(x, 1, 0, {})", (True, 1.5)),
     ("ones(2).requires_grad_({})", (1, "a")),
     ("ones(2).uniform_(0, **{{'from': {}}})", (0,)),
 ]  # fmt: skip
@@ -127,6 +130,8 @@ TAKEN = [  # calls, and what stands for their last argument
     ("sum(x, dtype={})", (float, int)),
     ("nn.functional.relu(x, {})", (None, 0, "")),
     ("sort(x, dim=0, stable={})", (None, True)),
+    ("ones(2, requires_grad={})", (None, True)),
+    ("masked.sum(x, 0, keepdim={})", (1, "a")),
     ("nan_to_num(x, {})", (None, 1)),
     ("add(x, x, alpha={})", (np.float64(2), np.int64(2))),
     ("clamp(x, 2, {})", (np.float64(4), 4)),

@@ -131,17 +131,21 @@ _READ_BY_PYTHON = frozenset((
     "return_indices", "size_average",
 ))  # fmt: skip
 _PYTHON_FUNCTIONS = frozenset((
-    "affine_grid", "grid_sample", "gumbel_softmax", "interpolate", "linear_cross_entropy",
-    "lobpcg", "multi_head_attention_forward", "upsample",
+    "affine_grid", "embedding_bag", "gaussian_nll_loss", "grid_sample", "gumbel_softmax",
+    "interpolate", "linear_cross_entropy", "lobpcg", "max_unpool1d", "max_unpool2d",
+    "max_unpool3d", "multi_head_attention_forward", "triplet_margin_with_distance_loss",
+    "upsample",
 ))  # fmt: skip
 
 
+_PYTHON_MODULES = frozenset(("rushlight.masked",))
 # Functions on the hot path: they take dimensions, flags and dtypes by functions that look.
 _LOOK_THEMSELVES = frozenset((
     "all", "amax", "amin", "any", "argmax", "argmin", "cat", "chunk", "concat", "concatenate",
     "conv1d", "conv2d", "conv3d", "cumsum", "gather", "index_select", "mean", "split", "stack",
     "std", "sum", "unbind", "var",
 ))  # fmt: skip
+_UNSET = frozenset(("pin_memory", "requires_grad"))  # flags that may also be None
 
 
 Known = dict[tuple[Any, ...], tuple[Any, ...]]
@@ -256,12 +260,14 @@ def declared_by(function: Any) -> Declared:
     code = function.__code__
     count = code.co_argcount
     names = code.co_varnames[: count + code.co_kwonlyargcount]
-    said = function.__annotations__
+    said = {} if function.__module__ in _PYTHON_MODULES else function.__annotations__
     kinds = {
         name: _OF_ANNOTATIONS[said[name]]
         for name in names
         if said.get(name) in _OF_ANNOTATIONS and name not in _READ_BY_PYTHON
     }
+    for name in _UNSET.intersection(kinds):
+        kinds[name] = kinds[name][0], True
     first = next((i for i, name in enumerate(names[:count]) if name in kinds), _NEVER)
     return Declared(names[:count], kinds, first, {})
 

@@ -23,7 +23,9 @@ def _patterns(input: Any) -> Any:
 
 @public("torch", "Tensor", out=True)
 @batching.by_sample
-def hash_tensor(input: Any, dim: Ints = (), *, keepdim: bool = False, mode: int = 0) -> Any:
+def hash_tensor(
+    input: Any, dim: Ints | None = (), *, keepdim: bool = False, mode: int = 0
+) -> Any:
     """The elements' bits combined over `dim` (everything by default) by exclusive or, the only
     mode there is: a uint64.
 
@@ -39,7 +41,7 @@ def hash_tensor(input: Any, dim: Ints = (), *, keepdim: bool = False, mode: int 
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
     if input.dtype.is_complex:
         raise errors.not_implemented_for("hash_tensor", input.dtype, "a real dtype")
-    given = (dim,) if isinstance(dim, int) else tuple(dim)
+    given = (dim,) if isinstance(dim, int) else tuple(dim or ())
     dims = views.dim_indices("hash_tensor", given or None, input.ndim)
     check_dims_not_empty("hash_tensor", input, given, dims)
     made = np.bitwise_xor.reduce(_patterns(input), axis=dims)

@@ -432,6 +432,8 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     if hasattr(start, "_storage") and (start.ndim or not start.dtype.is_integral):
         raise RuntimeError("narrow(): start must be an 0-dim integral Tensor")
     begin = start if type(start) is int else views.whole_number("narrow", "start", start)
+    if type(length) is not int:
+        length = views.whole_number("narrow", "length", length)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
     if not -size <= begin <= size:
@@ -444,7 +446,7 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
         raise RuntimeError(
             f"narrow: start ({begin}) + length ({length}) exceeds dimension size ({size})."
         )
-    return take_view(SLICE, input, dim=at, start=begin, length=int(length), step=1)
+    return take_view(SLICE, input, dim=at, start=begin, length=length, step=1)
 
 
 def bounded_index(op: str, index: int, size: int, dim: int) -> int:
