@@ -130,7 +130,7 @@ TAKEN = [  # calls, and what stands for their last argument
     ("sum(x, dtype={})", (float, int)),
     ("nn.functional.relu(x, {})", (None, 0, "")),
     ("sort(x, dim=0, stable={})", (None, True)),
-    ("ones(2, requires_grad={})", (None, True)),
+    ("ones(2, requires_grad={})", (None, False)),
     ("masked.sum(x, 0, keepdim={})", (1, "a")),
     ("nan_to_num(x, {})", (None, 1)),
     ("add(x, x, alpha={})", (np.float64(2), np.int64(2))),
