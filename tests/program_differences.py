@@ -26,7 +26,7 @@ FREE = (
 # goes backward again where nothing was saved, and does not count the coordinates of a gradient.
 REFUSED = (
     r"matrix_exp.*torch.bfloat16|softmax.*torch.complex|no sparse gradients|"
-    r"index_fill_: unsupp|cannot resize variables[^$]*addbmm_\(|"
+    r"(index|masked)_fill_: unsupp|cannot resize variables[^$]*addbmm_\(|"
     r"through the graph a second time|torch.gradient expected the coordinates|"
     r"gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
     r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"

@@ -90,6 +90,13 @@ v1 = torch.inference_mode()(torch.cos)(v0)
 v2 = torch.func.grad(lambda a: (a.sin() * v1).sum())(v1)
 v3 = torch.func.hessian(lambda a: (a * a.detach() * a).sum())(v1)
 v4 = torch.func.vjp(lambda a: a.clone().mul_(a), v1)[1](v0)""",
+    "one value may be written to repeated elements": """
+v0 = torch.tensor([[1.0], [2.0], [3.0]])
+v1 = v0.expand(3, 4)
+v1[1:].zero_()
+v2 = v1.sum(1)
+v3 = torch.meshgrid([v2, v0.sum()], indexing='ij')
+v3[1].fill_(2)""",
     "each result of a call has a history": """
 v0 = torch.tensor([[1.0], [2.0]], requires_grad=True)
 v1 = torch.triangular_solve(v0, torch.tensor([[2.0, 1.0], [0.0, 3.0]]))

@@ -195,7 +195,7 @@ MORE_THAN_PYTORCH = (
     ("of a result, written without gradients", "is a view and its base or another view"),
     ("of a leaf, written without gradients", "is a view and its base or another view"),
 )
-LESS_THAN_PYTORCH = ("zero_", "masked_fill_")  # of a repeated element: we refuse all writes
+LESS_THAN_PYTORCH = ("masked_fill_",)  # of a repeated element
 
 
 def _table_outcome(lib, view, write, situation, through_base):

@@ -8,6 +8,7 @@ from rushlight import errors
 from rushlight.argument_kinds import Number
 from rushlight.ops.creation import FILL, FULL, unrelated
 from rushlight.ops.fill_value import checked_value
+from rushlight.ops.movement import narrow
 from rushlight.ops.registry import public, recorder
 from rushlight.ops.view_ops import AS_STRIDED, take_view
 
@@ -42,8 +43,19 @@ def fill_(input: Any, value: Any) -> Any:
             f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
             f"dimensions."
         )
-    value = checked_value("fill_", value, input.dtype)
-    return recorder.write(input, FILL(value, shape=input._shape, dtype=input.dtype), "fill_")
+    value, target = checked_value("fill_", value, input.dtype), _unrepeated(input)
+    recorder.write(target, FILL(value, shape=target._shape, dtype=input.dtype), "fill_")
+    return input
+
+
+def _unrepeated(x: Any) -> Any:
+    """Each element of x once, also where it is expanded: one value may be written to those."""
+    if x._view is None:
+        return x
+    for dim, (size, stride) in enumerate(zip(x._shape, x._strides, strict=True)):
+        if size > 1 and stride == 0:
+            x = narrow(x, dim, 0, 1)
+    return x
 
 
 @public("torch", name="fill")
@@ -64,7 +76,9 @@ def zero_(input: Any) -> Any:
     >>> torch.ones(2).zero_()
     tensor([0., 0.])
     """
-    return recorder.write(input, FULL(shape=input._shape, value=0, dtype=input.dtype), "zero_")
+    target = _unrepeated(input)
+    recorder.write(target, FULL(shape=target._shape, value=0, dtype=input.dtype), "zero_")
+    return input
 
 
 @public("Tensor", name="fill_diagonal_")
