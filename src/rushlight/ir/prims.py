@@ -85,6 +85,33 @@ def _erfinv(y: float) -> float:
     return x if y else y
 
 
+def _ndtri(p: float) -> float:
+    from statistics import NormalDist  # which imports decimal numbers
+
+    if not 0 < p < 1:
+        return {0.0: -math.inf, 1.0: math.inf}.get(p, math.nan)
+    return NormalDist().inv_cdf(p)
+
+
+def _scaled_bessel(order: int, x: float) -> float:
+    """exp(-|x|) I(x) of order 0 or 1 by its power series, or by the asymptotic one."""
+    a = abs(x)
+    far = a > 30
+    term = total = 1.0 if far else math.exp(-a) * (a / 2) ** order
+    for k in range(1, 31 if far else 101):
+        odd = 2 * k - 1
+        term *= (odd * odd - 4 * order) / (8 * k * a) if far else a * a / (4 * k * (k + order))
+        total += term
+    made = total / math.sqrt(2 * math.pi * a) if far else total
+    return math.copysign(made, x) if order else made
+
+
+def _bessel(order: int, x: float) -> float:
+    a = min(abs(x), 720.0)  # I overflows before
+    root = math.exp(a / 2)
+    return _scaled_bessel(order, math.copysign(a, x)) * root * root
+
+
 def _sigmoid(x: Any) -> Any:
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(x.dtype)
@@ -178,6 +205,11 @@ _ROWS = (
     Prim("erfinv", 1, _pointwise(_erfinv), is_costly=True),
     Prim("lgamma", 1, _pointwise(_lgamma), is_costly=True),
     Prim("digamma", 1, _pointwise(_digamma), is_costly=True),
+    Prim("ndtri", 1, _pointwise(_ndtri), is_costly=True),
+    Prim("i0", 1, _pointwise(lambda x: _bessel(0, x)), is_costly=True),
+    Prim("i1", 1, _pointwise(lambda x: _bessel(1, x)), is_costly=True),
+    Prim("i0e", 1, _pointwise(lambda x: _scaled_bessel(0, x)), is_costly=True),
+    Prim("i1e", 1, _pointwise(lambda x: _scaled_bessel(1, x)), is_costly=True),
     Prim("sigmoid", 1, _sigmoid, is_costly=True),
     Prim("floor", 1, np.floor),
     Prim("ceil", 1, np.ceil),

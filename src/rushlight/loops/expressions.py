@@ -472,6 +472,6 @@ for _name in (
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfc_half",
     "erfinv",
     "lgamma",
-    "digamma", "sigmoid", "pow", "atan2",
+    "digamma", "sigmoid", "pow", "atan2", "ndtri", "i0", "i1", "i0e", "i1e",
 ):  # fmt: skip
     RULES[_name] = _mathematics(_name)

@@ -58,11 +58,11 @@ _SHIFT = 20  # terms summed one by one before the tail is estimated
 
 def _hurwitz(k: Any, s: Any, q: Any) -> Any:
     """The sum of (q + i) ** -s over i >= 0 by Euler and Maclaurin's formula, in float64."""
-    total = q * 0
-    for i in range(_SHIFT):
-        total = total + k.pow(q + i, -s)
+    total = k.pow(q, -s)
+    for i in range(1, _SHIFT):
+        total = total + _power_of_sum(k, q, i, -s)
     a = q + _SHIFT
-    integral = k.pow(a, 1 - s)  # not a**-s * a, which is 0 long before this
+    integral = _power_of_sum(k, q, _SHIFT, 1 - s)  # not a**-s * a, which is 0 long before this
     tail = integral / a
     total = total + integral / (s - 1) + tail * 0.5
     s = k.min(s, 1e15)  # beyond, the tail is 0, and s**19 would be infinite
@@ -72,6 +72,17 @@ def _hurwitz(k: Any, s: Any, q: Any) -> Any:
         factor = factor * (s + (2 * j + 1)) * (s + (2 * j + 2))
         power = power / (a * a)
     return total
+
+
+def _power_of_sum(k: Any, q: Any, i: int, power: Any) -> Any:
+    """(q + i) ** power, with what the sum loses put back: a power makes that many times more
+    of it.
+    """
+    whole = q + i
+    added = whole - q
+    lost = (q - (whole - added)) + (i - added)
+    share = k.select(k.abs(lost) < 1, lost / whole, 0)  # not of infinities
+    return k.pow(whole, power) * (share * k.max(power, -1e15) + 1)
 
 
 def _zeta_lower(k: Any, s: Any, q: Any) -> Any:
@@ -276,36 +287,9 @@ LOG_NDTR = pointwise(
 )
 
 
-def _ndtri_start(k: Any, p: Any) -> Any:
-    """A rational approximation in the tail (Abramowitz and Stegun 26.2.23, error 4.5e-4)."""
-    t = k.sqrt(k.log(k.max(p, 5e-324)) * -2)
-    top = t * (t * 0.010328 + 0.802853) + 2.515517
-    bottom = t * (t * (t * 0.001308 + 0.189269) + 1.432788) + 1
-    return top / bottom - t
-
-
-def _ndtri_lower(k: Any, p: Any) -> Any:
-    """Newton's steps on the logarithm of ndtr in the lower half; the upper is its mirror
-    image.
-    """
-    p = k.cast(p, dt.float64)
-    low = k.min(p, 1 - p)
-    x = _ndtri_start(k, low)
-    target = k.log(low)
-    for _ in range(4):
-        ratio = _erfcx(k, x * -SQRT_HALF) * (0.5 * math.sqrt(2 * math.pi))  # ndtr / density
-        log = k.log(_erfcx(k, x * -SQRT_HALF) * 0.5) - x * x * 0.5
-        x = x + (target - log) * ratio
-    x = k.select(k.eq(low, 0), -math.inf, x)
-    x = k.select(p > 0.5, -x, x)
-    is_central = (p > 0.125) & (p < 0.875)
-    x = k.select(is_central, k.erfinv(p * 2 - 1) * math.sqrt(2), x)
-    return k.select((p < 0) | (p > 1), math.nan, x)
-
-
 NDTRI = pointwise(
     "ndtri",
-    _ndtri_lower,
+    lambda k, p: k.ndtri(p),
     lambda m, out, x: m.exp(out * out * 0.5) * math.sqrt(2 * math.pi),
     to="float",
 )
