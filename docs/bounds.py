@@ -54,7 +54,7 @@ ONE: dict[str, Bound] = {
     "sinc": Bound(3, 3),
     "deg2rad": Bound(1, 1),
     "rad2deg": Bound(1, 1),
-    "logit": Bound(3, 3, (0, 1)),
+    "logit": Bound(3.5, 3.5, (0, 1)),
     "lgamma": _primitive("lgamma", within=POSITIVE),
     "digamma": _primitive("digamma", within=POSITIVE, least=0.5),
     "polygamma(1)": Bound(1, 10, POSITIVE),
@@ -65,29 +65,29 @@ ONE: dict[str, Bound] = {
     f"{S}.i0e": _primitive("i0e"),
     f"{S}.i1": _primitive("i1"),
     f"{S}.i1e": _primitive("i1e"),
-    f"{S}.erfcx": Bound(1, 3),
+    f"{S}.erfcx": Bound(1, 4),
     f"{S}.ndtr": Bound(1, 3),
-    f"{S}.log_ndtr": Bound(1, 3),
+    f"{S}.log_ndtr": Bound(1, 4),
     f"{S}.ndtri": _primitive("ndtri", within=(0, 1)),
-    f"{S}.entr": Bound(1.5, 2, POSITIVE),
+    f"{S}.entr": Bound(2, 2, POSITIVE),
     f"{S}.bessel_j0": Bound(1, 16, (-1e3, 1e3), least=1.0),
     f"{S}.bessel_j1": Bound(1, 16, (-1e3, 1e3), least=1.0),
     f"{S}.bessel_y0": Bound(1, 16, (0, 1e3), least=1.0),
     f"{S}.bessel_y1": Bound(1, 16, (0, 1e3), least=1.0),
-    f"{S}.modified_bessel_k0": Bound(1, 8, NORMAL),
+    f"{S}.modified_bessel_k0": Bound(1, 12, NORMAL),
     f"{S}.modified_bessel_k1": Bound(1, 8, NORMAL),
-    f"{S}.scaled_modified_bessel_k0": Bound(1, 8, NORMAL),
+    f"{S}.scaled_modified_bessel_k0": Bound(1, 12, NORMAL),
     f"{S}.scaled_modified_bessel_k1": Bound(1, 8, NORMAL),
     f"{S}.spherical_bessel_j0": Bound(2, 2),
     f"{S}.airy_ai": Bound(1, 2048, (0, 100)),
     f"{S}.airy_ai below 0": Bound(1, 16, (-10, 0), least=0.5),
     f"{F}.silu": Bound(2, 2, (-80, INF)),
     f"{F}.silu below -80": Bound(64, 400, (-INF, -80)),
-    f"{F}.mish": Bound(3, 3, (-80, INF)),
+    f"{F}.mish": Bound(5, 5, (-80, INF)),
     f"{F}.mish below -80": Bound(64, 400, (-INF, -80)),
-    f"{F}.gelu": Bound(10, 3, (-3, INF)),
+    f"{F}.gelu": Bound(12, 3, (-3, INF)),
     f"{F}.gelu below -3": Bound(192, 40, (-INF, -3)),
-    f"{F}.gelu(tanh)": Bound(12, 12, (-3, INF)),
+    f"{F}.gelu(tanh)": Bound(16, 16, (-3, INF)),
     f"{F}.gelu(tanh) below -3": Bound(192, 2000, (-INF, -3)),
     f"{F}.softplus": Bound(2, 2, (-INF, 20)),
     f"{F}.logsigmoid": Bound(2, 2),
@@ -142,7 +142,8 @@ are subnormal, on every processor: results have the same bits with AVX2 and AVX-
 * Infinities, NaN and signed zeros give what C and PyTorch give; what differs is listed in
   `tests/test_accuracy.py`.
 * **float16 and bfloat16** give float32's result, rounded once: a test compares all 65,536
-  arguments. `mvlgamma` alone, being a sum of functions, rounds each.
+  arguments. `mvlgamma`, being a sum of functions, rounds each; `gelu` is within 0.505 ulp of
+  the exact result.
 * **least**: where the result is smaller than this number, the error is in its ulp instead. Near
   zeros of a function that are no floating-point numbers, no error relative to the result has
   a bound.

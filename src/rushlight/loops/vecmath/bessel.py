@@ -75,7 +75,7 @@ def _grown(a: Value, scaled: Value) -> Value:
     return scale((e.high + e.low) * scaled, e.n)
 
 
-@vector_function("i0", ulp=(0.55, 4.0))
+@vector_function("i0", ulp=(0.55, 5.0))
 def i0(x: Value) -> Value:
     if x.kind == "f32":
         return call("i0", x.convert("f64")).convert("f32")
@@ -92,7 +92,7 @@ def i0e(x: Value) -> Value:
     return select(a <= MIDDLE, small, _large(a, I0_LARGE))
 
 
-@vector_function("i1", ulp=(0.55, 3.5))
+@vector_function("i1", ulp=(0.55, 5.0))
 def i1(x: Value) -> Value:
     if x.kind == "f32":
         return call("i1", x.convert("f64")).convert("f32")
@@ -101,7 +101,7 @@ def i1(x: Value) -> Value:
     return copysign(select(a <= MIDDLE, small, _grown(a, _large(a, I1_LARGE))), x)
 
 
-@vector_function("i1e", ulp=(0.55, 3.5))
+@vector_function("i1e", ulp=(0.55, 4.0))
 def i1e(x: Value) -> Value:
     if x.kind == "f32":
         return call("i1e", x.convert("f64")).convert("f32")

@@ -114,7 +114,7 @@ def _stirling(x: Value, log: Value, log_low: Value) -> Value:
     return total + (low + left)
 
 
-@vector_function("digamma", ulp=(1.0, 2.5))
+@vector_function("digamma", ulp=(1.0, 3.0))
 def digamma(x: Value) -> Value:
     """The derivative of lgamma; the bound for float64 holds for positive x."""
     if x.kind == "f32":
