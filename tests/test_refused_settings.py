@@ -133,3 +133,40 @@ def test_targets_of_binary_cross_entropy() -> None:
     mixed = F.binary_cross_entropy_with_logits(p, p.double())  # softplus(x) - x * t
     right = sum(math.log1p(math.exp(x)) - x * x for x in (0.25, 0.5)) / 2
     assert mixed.item() == pytest.approx(right, rel=1e-6)
+
+
+NOT_SETTINGS = {
+    "requires_grad = 1": lambda t: setattr(t.ones(1), "requires_grad", 1),
+    "requires_grad = None": lambda t: setattr(t.ones(1), "requires_grad", None),
+    "requires_grad_(1)": lambda t: t.ones(1).requires_grad_(1),
+    "ones(requires_grad=1)": lambda t: t.ones(1, requires_grad=1),
+    "tensor(requires_grad=None)": lambda t: t.tensor([1.0], requires_grad=None),
+    "set_grad_enabled": lambda t: t.set_grad_enabled(1),
+    "use_deterministic_algorithms": lambda t: t.use_deterministic_algorithms("a"),
+    "warn_only": lambda t: t.use_deterministic_algorithms(True, warn_only=1),
+    "debug mode": lambda t: t.set_deterministic_debug_mode(5),
+    "debug mode None": lambda t: t.set_deterministic_debug_mode(None),
+    "large seed": lambda t: t.manual_seed(2**70),
+    "seed of a generator": lambda t: t.Generator().manual_seed(1.5),
+    "state of floats": lambda t: t.set_rng_state(t.ones(16)),
+    "short state": lambda t: t.set_rng_state(t.ones(2, dtype=t.uint8)),
+    "no state": lambda t: t.set_rng_state(5),
+    "linear of a number": lambda t: t.nn.functional.linear(3, t.ones(2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", NOT_SETTINGS)
+def test_what_is_no_setting_raises_what_pytorch_raises(name: str) -> None:
+    theirs = pytest.importorskip("torch")
+    set_it = NOT_SETTINGS[name]
+    with pytest.raises((RuntimeError, TypeError, ValueError)) as expected:
+        set_it(theirs)
+    with pytest.raises(expected.type):
+        set_it(torch)
+
+
+def test_seeds_are_cut_to_whole_numbers() -> None:
+    before = torch.get_rng_state()
+    assert torch.manual_seed(1.5).initial_seed() == 1
+    assert torch.manual_seed(torch.tensor(3)).initial_seed() == 3
+    torch.set_rng_state(before)

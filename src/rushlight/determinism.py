@@ -6,6 +6,8 @@ no other way to compute.
 
 from __future__ import annotations
 
+from rushlight import views
+
 
 class _Settings:
     deterministic = False
@@ -19,7 +21,9 @@ _settings = _Settings()
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Remembered; every algorithm here is deterministic."""
-    _settings.deterministic, _settings.warn_only = bool(mode), bool(warn_only)
+    op = "use_deterministic_algorithms"
+    _settings.deterministic = views.flag(op, "mode", mode)
+    _settings.warn_only = views.flag(op, "warn_only", warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -32,6 +36,8 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """0 or "default", 1 or "warn", 2 or "error"."""
+    if not isinstance(debug_mode, int | str):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
     names = {"default": 0, "warn": 1, "error": 2}
     level = names.get(debug_mode, -1) if isinstance(debug_mode, str) else debug_mode
     if level not in (0, 1, 2):

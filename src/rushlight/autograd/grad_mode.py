@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any  # decorates any function
 
+from rushlight import views
 from rushlight.config import scopes
 
 
@@ -136,7 +137,7 @@ class set_grad_enabled(_Mode):
     """Set gradient recording at once; as a context manager, until its end."""
 
     def __init__(self, mode: bool) -> None:
-        super().__init__(mode)
+        super().__init__(views.flag("set_grad_enabled", "enabled", mode))
         self.before = scopes.grad_enabled
         scopes.grad_enabled = mode
 

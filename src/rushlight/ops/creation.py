@@ -153,7 +153,7 @@ def with_grad(made: Any, requires_grad: bool, device: Any = None, like: Any = No
     """The finished tensor of a factory function: in its place, a leaf if asked."""
     if device is not None or config.process.has_places:
         made = recorder.placed(made, device, like)
-    return made.requires_grad_() if requires_grad else made
+    return made if requires_grad is False else made.requires_grad_(requires_grad)
 
 
 def _alike(made: Any, input: Any) -> Any:

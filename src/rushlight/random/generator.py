@@ -46,9 +46,11 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start again from this seed (any 64-bit number, signed or not)."""
+        if isinstance(seed, float):
+            raise RuntimeError(f"manual_seed expected a whole number, but got {seed}")
         seed = int(seed)
         if not -(_WORD >> 1) <= seed < _WORD:
-            raise RuntimeError(
+            raise ValueError(
                 f"Overflow when unpacking long long: the seed {seed} must fit in 64 bits"
             )
         with _lock:
@@ -97,12 +99,11 @@ class Generator:
         """Go on from a state that `get_state` gave."""
         if not hasattr(new_state, "_storage"):
             raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
-        raw = bytes(new_state.tolist()) if new_state.dtype.name == "uint8" else b""
+        if new_state.dtype.name != "uint8":
+            raise TypeError(f"RNG state must be a torch.ByteTensor, not {new_state.dtype!r}")
+        raw = bytes(new_state.tolist())
         if len(raw) != 16:
-            raise RuntimeError(
-                f"RNG state must be a torch.ByteTensor of 16 elements, got {new_state.dtype!r} "
-                f"of shape {list(new_state.shape)}"
-            )
+            raise RuntimeError(f"RNG state has 16 bytes, but got {len(raw)}")
         with _lock:
             self._seed, self._counter = struct.unpack("<QQ", raw)
         return self
@@ -123,7 +124,7 @@ default_generator = Generator()
 
 def manual_seed(seed: int) -> Generator:
     """Seed the default generator; the same seed gives the same numbers."""
-    return default_generator.manual_seed(seed)
+    return default_generator.manual_seed(int(seed))
 
 
 def seed() -> int:
