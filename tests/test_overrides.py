@@ -325,3 +325,20 @@ def test_tensors_of_pytorch_are_refused_and_nothing_stays_broken():
     assert rushlight.tensor(theirs).tolist() == [1.0, 1.0]
     assert rushlight.as_tensor(theirs).tolist() == [1.0, 1.0]
     assert (mine + mine).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "name", ("full", "sum", "relu", "softmax", "cat", "zeros", "add", "sort")
+)
+def test_frames_of_functions_can_be_looked_at(name: str) -> None:
+    """A debugger reads the variables of every frame: those of closures too."""
+    importlib.import_module("rushlight.overrides.dispatch").activate()
+    seen = []
+    for function in (getattr(rushlight, name), getattr(rushlight.Tensor, name, rushlight.add)):
+        with pytest.raises((TypeError, AttributeError, RuntimeError, ValueError)) as raised:
+            function("a", ["b"], no_such_argument=rushlight.ones(1))
+        frame = raised.tb
+        while frame is not None:
+            seen.append(frame.tb_frame.f_locals)
+            frame = frame.tb_next
+    assert any("dispatching" in names for names in seen)

@@ -170,3 +170,36 @@ def test_seeds_are_cut_to_whole_numbers() -> None:
     assert torch.manual_seed(1.5).initial_seed() == 1
     assert torch.manual_seed(torch.tensor(3)).initial_seed() == 3
     torch.set_rng_state(before)
+
+
+IMAGE, MATRIX = (1, 1, 4, 4), (2, 2)
+FRACTIONS = {  # whole numbers that are none: a truncated one would be a silent mistake
+    "stride": lambda t: t.nn.functional.conv2d(t.ones(IMAGE), t.ones(1, 1, 2, 2), stride=2.0),
+    "padding": lambda t: t.nn.functional.conv2d(t.ones(IMAGE), t.ones(1, 1, 2, 2), padding=1.0),
+    "groups": lambda t: t.nn.functional.conv2d(t.ones(IMAGE), t.ones(1, 1, 2, 2), groups=1.0),
+    "kernel_size": lambda t: t.nn.functional.max_pool2d(t.ones(IMAGE), (2.0, 2)),
+    "text": lambda t: t.nn.functional.max_pool2d(t.ones(IMAGE), "2"),
+    "divisor": lambda t: t.nn.functional.avg_pool2d(t.ones(IMAGE), 2, divisor_override=2.0),
+    "output_size": lambda t: t.nn.functional.adaptive_avg_pool2d(t.ones(IMAGE), 2.0),
+    "unfold": lambda t: t.nn.functional.unfold(t.ones(IMAGE), 2.0),
+    "pad": lambda t: t.nn.functional.pad(t.ones(IMAGE), (1.0, 1)),
+    "pad text": lambda t: t.nn.functional.pad(t.ones(IMAGE), "11"),
+    "interpolate": lambda t: t.nn.functional.interpolate(t.ones(IMAGE), size=(2.0, 2)),
+    "tril": lambda t: t.ones(MATRIX).tril(1.5),
+    "triu": lambda t: t.ones(MATRIX).triu("1"),
+    "diagonal": lambda t: t.ones(MATRIX).diagonal(1.0),
+    "narrow": lambda t: t.ones(MATRIX).narrow(0, 0, 1.5),
+    "windows": lambda t: t.ones(MATRIX).unfold(0, 1.0, 1),
+    "as_strided": lambda t: t.ones(MATRIX).as_strided((2,), (1,), 1.0),
+    "split": lambda t: t.ones(MATRIX).split([1.0, 1]),
+    "rot90": lambda t: t.ones(MATRIX).rot90(1.0),
+    "eye": lambda t: t.eye(2.0),
+}
+
+
+@pytest.mark.parametrize("name", FRACTIONS)
+def test_whole_numbers_are_not_cut(name: str) -> None:
+    theirs = pytest.importorskip("torch")
+    for library in (theirs, torch):
+        with pytest.raises(TypeError):
+            FRACTIONS[name](library)

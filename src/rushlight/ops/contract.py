@@ -13,7 +13,7 @@ from typing import Any  # operands are tensors and numbers
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.argument_kinds import Number
-from rushlight.ops.elementwise import conjugate
+from rushlight.ops.elementwise import conjugate, the_tensor
 from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
 
 
@@ -124,9 +124,11 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
             )
         out = matmul(input, weight)
         return out if bias is None else out + bias
-    if bias is None:
-        return LINEAR(input, weight)
-    return LINEAR(input, weight, bias)
+    try:
+        return LINEAR(input, weight) if bias is None else LINEAR(input, weight, bias)
+    except RuntimeError:
+        the_tensor("linear", input)
+        raise
 
 
 @public("F")

@@ -300,7 +300,7 @@ def _output_sizes(
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
         sizes = list(size) if isinstance(size, list | tuple) else [size] * count
         _check_count(x, sizes, count, "output spatial dimensions")
-        return [int(s) for s in sizes], [None] * count
+        return [views.whole_number("interpolate", "size", s) for s in sizes], [None] * count
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
     many = isinstance(scale_factor, list | tuple)

@@ -54,7 +54,7 @@ def _split(op: Op, tensor: Any, given: Any, dim: int) -> Any:
             )
         starts = range(0, size, given) if size else ()
         return _sections(op, tensor, at, [min(given, size - s) for s in starts] or [0])
-    sizes = [int(s) for s in given]
+    sizes = [views.whole_number("split", "split_size", s) for s in given]
     if sum(sizes) != size or any(s < 0 for s in sizes):
         raise RuntimeError(
             f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's "

@@ -10,9 +10,10 @@ library's own calls between operations use other function objects and are not ch
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any  # functions of any signature, operands of any class
 
 from rushlight import errors
@@ -113,9 +114,24 @@ def _ask_mode(public: Function, kinds: tuple[type, ...], args: Any, kwargs: Any)
 # -- exchanging code
 
 
-def _template(*args: Any, **kwargs: Any) -> Any:
-    dispatching: Any = "dispatching"  # the constant that each function has another of
-    return dispatching(args, kwargs)
+@functools.cache
+def _template(free: int) -> CodeType:
+    """Code that calls its one constant, for a function that closes over `free` variables. It
+    must take these up although it reads none: whoever looks at its frame (a debugger) does.
+    """
+    names = [f"free{i}" for i in range(free)]
+    text = "\n    ".join((
+        f"def maker({', '.join(names)}):",
+        "def template(*args, **kwargs):",
+        "    dispatching = 'dispatching'",
+        "    return dispatching(args, kwargs)",
+        *[f"    {name}" for name in names],  # never reached
+        "return template",
+    ))  # fmt: skip
+    made: dict[str, Any] = {}
+    exec(compile(text, __file__, "exec"), made)
+    code: CodeType = made["maker"](*names).__code__
+    return code
 
 
 def _watch(function: FunctionType, public: Any = None) -> None:
@@ -135,7 +151,7 @@ def _watch(function: FunctionType, public: Any = None) -> None:
     def dispatching(args: Any, kwargs: Any) -> Any:
         return dispatch(told, plain, args, kwargs)
 
-    code = _template.__code__
+    code = _template(len(function.__code__.co_freevars))
     function.__wrapped__ = plain  # type: ignore[attr-defined]  # for inspect.signature
     function.__defaults__ = function.__kwdefaults__ = None
     function.__code__ = code.replace(
@@ -194,5 +210,5 @@ def _watch_member(name: str, member: Any) -> None:
         _watch(member.fget, member.__get__)  # type: ignore[arg-type]
         if member.fset is not None:
             _watch(member.fset, member.__set__)  # type: ignore[arg-type]
-    elif not hasattr(member, "__wrapped__") or member.__code__.co_name != "_template":
+    elif not hasattr(member, "__wrapped__") or member.__code__.co_name != "template":
         _watch(member, getattr(Tensor, _METHOD_OF.get(name, name)))
