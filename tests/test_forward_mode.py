@@ -30,6 +30,7 @@ DEFINED = {
     "linalg.lstsq": "only the solution has a derivative",
     "linalg.lu_factor": "pivots are part of the results",
     "median": "its second operand is found among the elements of the first",
+    "other_zeros": "a product of zeros is known from their number alone",
     "padded_embedding": "the gradient of the padding is zero by definition",
     "standard_gamma": "the gradient is that of a number at the same place of its distribution",
     "unrelated": "the gradient is zero by definition",
