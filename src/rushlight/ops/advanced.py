@@ -14,7 +14,7 @@ from rushlight.argument_kinds import Number
 from rushlight.ops import batching
 from rushlight.ops.bounds import check_known
 from rushlight.ops.creation import FILL, FULL, unrelated
-from rushlight.ops.elementwise import WHERE
+from rushlight.ops.elementwise import WHERE, check_tensors
 from rushlight.ops.embedding import check_dense_grad
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.index_arrays import INDEX, INDEX_PUT, only_last
@@ -242,6 +242,7 @@ def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     >>> torch.zeros(3).scatter_add(0, torch.tensor([0, 0]), torch.tensor([1.0, 2.0]))
     tensor([3., 0., 0.])
     """
+    check_tensors("scatter_add", src=src)
     return _scatter("scatter_add", input, dim, index, src, "add")
 
 

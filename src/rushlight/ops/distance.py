@@ -9,6 +9,7 @@ import numpy as np
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ops.creation import unrelated
+from rushlight.ops.elementwise import check_tensors
 from rushlight.ops.registry import public
 from rushlight.ops.statistics import vector_norm
 
@@ -89,6 +90,7 @@ def dist(input: Any, other: Any, p: float = 2) -> Any:
     >>> torch.dist(torch.tensor([1.0, 2.0]), torch.tensor([4.0, 6.0]))
     tensor(5.)
     """
+    check_tensors("dist", input=input, other=other)
     return (input - other).norm(p)
 
 
@@ -101,6 +103,7 @@ def pairwise_distance(
     >>> torch.pairwise_distance(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
     tensor([5.0000])
     """
+    check_tensors("pairwise_distance", x1=x1, x2=x2)
     return (x1 - x2 + eps).norm(p, dim=-1, keepdim=keepdim)
 
 

@@ -16,7 +16,7 @@ from rushlight.config import gradients_off
 from rushlight.ops import batching
 from rushlight.ops.activation import logsigmoid
 from rushlight.ops.cross_entropy import reduction_of
-from rushlight.ops.elementwise import pointwise, scaled
+from rushlight.ops.elementwise import check_tensors, pointwise, scaled
 from rushlight.ops.registry import OPS, public
 
 
@@ -262,6 +262,7 @@ def kl_div(
     >>> torch.nn.functional.kl_div(p.log(), torch.tensor([0.25, 0.75]), reduction="sum")
     tensor(0.1308)
     """
+    check_tensors("kl_div", input=input, target=target)
     if reduction == "batchmean":
         total = kl_div(input, target, reduction="sum", log_target=log_target)
         return total / input.shape[0] if input.ndim else total
@@ -296,6 +297,7 @@ def poisson_nll_loss(
     tensor(1.)
     """
     reduction = reduction_of(reduction, size_average, reduce)
+    check_tensors("poisson_nll_loss", input=input, target=target)
     if log_input:
         losses = input.exp() - target * input
     else:

@@ -119,6 +119,7 @@ def soft_margin_loss(
     tensor(0.6931)
     """
     reduction = reduction_of(reduction, size_average, reduce)
+    check_tensors("soft_margin_loss", input=input, target=target)
     return reduced(softplus(-target * input), reduction)
 
 
