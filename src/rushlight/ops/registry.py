@@ -219,7 +219,7 @@ class Op:
 
     def __call__(self, *operands: Any, **attrs: Any) -> Any:
         """Record the operation on tensors and Python numbers."""
-        given = self.in_order(attrs)
+        given = self.in_order(attrs) if self.attrs else ()
         try:
             count = len(operands)
             if count == 1:
