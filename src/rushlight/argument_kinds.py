@@ -266,8 +266,8 @@ def declared_by(function: Any) -> Declared:
         for name in names
         if said.get(name) in _OF_ANNOTATIONS and name not in _READ_BY_PYTHON
     }
-    for name in _UNSET.intersection(kinds):
-        kinds[name] = kinds[name][0], True
+    if function.__module__.startswith("rushlight.ops"):  # not `tensor` itself
+        kinds |= {name: (kinds[name][0], True) for name in _UNSET.intersection(kinds)}
     first = next((i for i, name in enumerate(names[:count]) if name in kinds), _NEVER)
     return Declared(names[:count], kinds, first, {})
 

@@ -153,7 +153,8 @@ def with_grad(made: Any, requires_grad: bool, device: Any = None, like: Any = No
     """The finished tensor of a factory function: in its place, a leaf if asked."""
     if device is not None or config.process.has_places:
         made = recorder.placed(made, device, like)
-    return made if requires_grad is False else made.requires_grad_(requires_grad)
+    is_unset = requires_grad is None or requires_grad is False  # None is PyTorch's default
+    return made if is_unset else made.requires_grad_(requires_grad)
 
 
 def _alike(made: Any, input: Any) -> Any:

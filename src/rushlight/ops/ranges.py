@@ -165,7 +165,7 @@ def arange(
 
 @public("torch", name="range", out=True)
 def closed_range(
-    start: Number = 0, end: Number = None, step: Number = 1, *, dtype: dtype | None = None,
+    start: Number = 0, end: Any = None, step: Number = 1, *, dtype: dtype | None = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Numbers from start to end, both included."""
@@ -207,7 +207,7 @@ def _points_kind(*points: Any) -> dtype:
 
 @public("torch", out=True)
 def linspace(
-    start: Number, end: Number, steps: int, *, dtype: dtype | None = None, layout: Any = None,
+    start: Any, end: Any, steps: int, *, dtype: dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`steps` evenly spaced numbers from start to end, both included.
@@ -227,7 +227,7 @@ def linspace(
 
 @public("torch", out=True)
 def logspace(
-    start: Number, end: Number, steps: int, base: float = 10.0, *, dtype: dtype | None = None,
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip
