@@ -27,7 +27,7 @@ FREE = (
 # Rounding decides whether a matrix of equal rows has a pivot that is exactly zero.
 REFUSED = (
     r"matrix_exp.*torch.bfloat16|softmax.*torch.complex|no sparse gradients|"
-    r"(index|masked)_fill_: unsupp|cannot resize variables[^$]*addbmm_\(|"
+    r"((index|masked)_fill|index_put)_: unsupp|cannot resize variables[^$]*addbmm_\(|"
     r"through the graph a second time|torch.gradient expected the coordinates|"
     r"lu: U\[\d+,\d+\] is zero|"
     r"gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
@@ -38,8 +38,8 @@ UNSEEN = r"(batch|instance)_norm\("
 # Functions whose results never have a history here; PyTorch gives them one that it refuses to
 # differentiate.
 WITHOUT_HISTORY = r"unique|airy|bicubic|bincount|heaviside|binomial|detach_copy"
-# modified_bessel_i0 and i1 have derivatives here alone.
-_OTHER_HISTORY = r"modified_bessel_i"
+# modified_bessel_i0 and i1 have derivatives here alone; in PyTorch comparisons in place have some.
+_OTHER_HISTORY = r"modified_bessel_i|\.(eq|ne|lt|le|gt|ge|less|greater)(_equal)?_\("
 
 
 Tensors = list[torch.Tensor]
@@ -68,7 +68,7 @@ def has_other_history(line: str, names: dict[str, Any]) -> bool:
         t
         for name, value in names.items()
         for _, t in tensors_in(value)
-        if name not in names_of(line)[1] and t.requires_grad and t.is_leaf
+        if name not in names_of(line)[1] and _is_parameter(t)
     ]
     if "torch.func" in line and leaves and not all(t.requires_grad for t in made):
         return True
@@ -87,6 +87,13 @@ def requires_late(line: str, names: dict[str, Any]) -> bool:
         memories[name] = found - {0}
     own = set().union(*(memories[name] for name in names_of(line)[0]))
     return sum(bool(own & found) for found in memories.values()) > 1
+
+
+def _is_parameter(t: torch.Tensor) -> bool:
+    try:
+        return t.requires_grad and t.is_leaf
+    except RuntimeError:  # a view that a write made unusable
+        return False
 
 
 def _depends(t: torch.Tensor, leaves: list[torch.Tensor]) -> bool:

@@ -97,6 +97,10 @@ v1[1:].zero_()
 v2 = v1.sum(1)
 v3 = torch.meshgrid([v2, v0.sum()], indexing='ij')
 v3[1].fill_(2)""",
+    "degrees of polynomials that are no numbers": """
+v0 = torch.tensor([1.5, 0.5, 2.0], dtype=torch.float64)
+v1 = torch.special.hermite_polynomial_he(v0, torch.tensor([nan, inf, 3.0]))
+v2 = torch.special.legendre_polynomial_p(v0, torch.tensor([-inf, -1.0, 2.0]))""",
     "each result of a call has a history": """
 v0 = torch.tensor([[1.0], [2.0]], requires_grad=True)
 v1 = torch.triangular_solve(v0, torch.tensor([[2.0, 1.0], [0.0, 3.0]]))

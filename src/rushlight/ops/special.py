@@ -333,10 +333,10 @@ spherical_bessel_j0 = _special(
 @takes_batches
 def polynomial_values(x: Any, n: Any, *, family: str) -> Any:
     """The polynomial of degree n at x, by the family's recurrence (arrays, element by
-    element).
+    element); zero where the degree is negative or no number.
     """
     first, rule = _FAMILIES[family]
-    n = np.trunc(n)
+    n = np.where(np.isfinite(n), np.trunc(n), -1)
     wide = x.astype(np.float64)
     if family.startswith("shifted_"):
         wide = wide * 2 - 1
