@@ -38,7 +38,7 @@ UNSEEN = r"(batch|instance)_norm\("
 # Functions whose results never have a history here; PyTorch gives them one that it refuses to
 # differentiate.
 WITHOUT_HISTORY = r"unique|airy|bicubic|bincount|heaviside|binomial|detach_copy"
-# modified_bessel_i0 and i1 have derivatives here alone; in PyTorch comparisons in place have some.
+# modified_bessel_i0 and i1 have derivatives here alone, comparisons in place have some there.
 _OTHER_HISTORY = r"modified_bessel_i|\.(eq|ne|lt|le|gt|ge|less|greater)(_equal)?_\("
 
 
