@@ -218,3 +218,31 @@ def test_products_with_names():
 def test_pseudoinverses_of_nothing_look_at_no_tolerance(shape):
     found = rushlight.linalg.pinv(rushlight.empty(shape), rushlight.zeros(0, 50, 1))
     assert found.shape == (shape[0], shape[2], shape[1])
+
+
+def _curvature(library, matrix, direction):
+    """The change of the determinant's gradient in a direction."""
+    x = library.tensor(matrix, requires_grad=True)
+    (slope,) = library.autograd.grad(library.linalg.det(x).real.sum(), x, create_graph=True)
+    (found,) = library.autograd.grad((slope * library.tensor(direction)).real.sum(), x)
+    return found.numpy()
+
+
+@pytest.mark.parametrize(
+    "name", ["identity", "rotation", "nearly equal", "singular", "complex"]
+)
+def test_second_derivatives_of_determinants_beside_equal_singular_values(name: str) -> None:
+    rng = np.random.default_rng(3)
+    vector = rng.standard_normal(4)
+    matrix = {
+        "identity": np.eye(4),
+        "rotation": np.linalg.qr(rng.standard_normal((4, 4)))[0],
+        "nearly equal": np.eye(4) + np.outer(vector, vector) + 1e-13 * np.diag(vector),
+        "singular": np.diag([2.0, 2.0, 2.0, 0.0]),
+        "complex": np.eye(4) * (1 + 1j),
+    }[name]
+    direction = rng.standard_normal((4, 4)).astype(matrix.dtype)
+    expected = _curvature(torch, matrix, direction)
+    np.testing.assert_allclose(_curvature(rushlight, matrix, direction), expected, atol=1e-12)
+    x = rushlight.tensor(matrix, requires_grad=True)
+    assert rushlight.autograd.gradgradcheck(rushlight.linalg.det, x)

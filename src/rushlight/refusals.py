@@ -73,9 +73,15 @@ def explained(
     return error
 
 
+_ELEMENTS = frozenset(("alpha", "beta", "fill_value", "other", "src", "value"))
+
+
 def _is_wide(one: Given) -> bool:
-    """Whether an argument is a whole number of more than 64 bits."""
-    return type(one.value) is int and not -(2**63) <= one.value < 2**63
+    """Whether an argument is a size, place or count of more than 64 bits; numbers that become
+    elements are refused where they are converted.
+    """
+    is_element = one.name in _ELEMENTS
+    return not is_element and type(one.value) is int and not -(2**63) <= one.value < 2**63
 
 
 def _given(

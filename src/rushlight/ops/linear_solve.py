@@ -23,6 +23,7 @@ from rushlight.ops.linear_algebra import (
     symmetric,
 )
 from rushlight.ops.ranges import EYE
+from rushlight.ops.rearrange import constant_pad_nd
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import (
     inv_ex_result,
@@ -280,23 +281,72 @@ def triangular_solve(
 # -- determinants
 
 
-def _cofactors(a: Any) -> Any:
-    """The derivative of the determinant, also of a singular matrix."""
+@takes_batches
+def _conjugate_cofactors(a: Array) -> tuple[Array]:
+    u, s, vh = np.linalg.svd(a)
+    size = s.shape[-1]
+    others = np.where(np.eye(size, dtype=bool), 1, s[..., None, :]).prod(-1)
+    return ((u * (others * _orientation(u @ vh))[..., None, :]) @ vh,)
+
+
+def _orientation(turn: Array) -> Array:
+    """The conjugate determinant of a unitary matrix, for each column of one."""
+    found = np.linalg.det(turn)
+    return (found.conj() if np.iscomplexobj(found) else found.round())[..., None]
+
+
+def _cofactor_slope(a: Any, direction: Any) -> Any:
+    """How the cofactors change in a direction; also how a cotangent of theirs is pulled back,
+    since they are a gradient.
+
+    In the basis of the singular vectors the matrix is diagonal: there the cofactor at i, j is
+    minus the change at j, i times all but two of the singular values, and on the diagonal a sum
+    of such products. Nothing is divided by differences of singular values.
+    """
     u, s, vh = SVD_OP(a, full=False)
     size = s.shape[-1]
+    change = (u.mH @ direction @ vh.mH).mH
+    products = _all_but_two(s)
     is_own = EYE(n=size, m=size, dtype=dt.bool_)
-    others = WHERE(is_own, 1, s.unsqueeze(-2).expand(*s.shape, size)).prod(-1)
+    own = change.diagonal(0, -2, -1).unsqueeze(-2)
+    sums = (own * products).sum(-1).unsqueeze(-1)
+    turned = WHERE(is_own, sums, -change * products)
     turn = u @ vh
     sign = conjugate(DET(turn)) if a.dtype.is_complex else DET(turn.detach()).round()
-    return (u * (others * sign.unsqueeze(-1)).unsqueeze(-2)) @ vh
+    return sign.unsqueeze(-1).unsqueeze(-1) * (u @ turned @ vh)
 
 
+def _all_but_two(s: Any) -> Any:
+    """The products of all elements but those at i and j, in row i and column j; zeros on the
+    diagonal.
+    """
+    size = s.shape[-1]
+    is_own = EYE(n=size, m=size, dtype=dt.bool_)
+    rows = WHERE(is_own, 1, s.unsqueeze(-2).expand(*s.shape, size))
+    before = _earlier(rows)
+    after = _earlier(rows.flip(-1)).flip(-1)
+    return WHERE(is_own, 0, before * after)
+
+
+def _earlier(rows: Any) -> Any:
+    """For each element of a row the product of those before it."""
+    shifted = constant_pad_nd(rows[..., :-1], (1, 0), 1)
+    return shifted.cumprod(-1)
+
+
+COFACTORS = Op(  # conjugates of theirs: the derivative of the determinant, of any matrix
+    "linalg.cofactors",
+    type=lambda a: a,
+    lower=lambda k, a: k.host(_conjugate_cofactors, ((a.shape, a.dtype),), a)[0],
+    vjp=lambda g, out, a: _cofactor_slope(a, g),
+    jvp=lambda tangents, out, a: _cofactor_slope(a, tangents[0]),
+)
 _determinants = takes_batches(np.linalg.det)
 DET = Op(
     "linalg.det",
     type=lambda a: TensorType(a.shape[:-2], a.dtype),
     lower=lambda k, a: k.host(_determinants, ((a.shape[:-2], a.dtype),), a)[0],
-    vjp=lambda g, out, a: g.unsqueeze(-1).unsqueeze(-1) * _cofactors(a),
+    vjp=lambda g, out, a: g.unsqueeze(-1).unsqueeze(-1) * COFACTORS(a),
 )
 
 
