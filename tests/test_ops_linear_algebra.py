@@ -242,7 +242,9 @@ def test_second_derivatives_of_determinants_beside_equal_singular_values(name: s
         "complex": np.eye(4) * (1 + 1j),
     }[name]
     direction = rng.standard_normal((4, 4)).astype(matrix.dtype)
-    expected = _curvature(torch, matrix, direction)
-    np.testing.assert_allclose(_curvature(rushlight, matrix, direction), expected, atol=1e-12)
+    if name != "singular":  # PyTorch's is NaN there
+        expected = _curvature(torch, matrix, direction)
+        found = _curvature(rushlight, matrix, direction)
+        np.testing.assert_allclose(found, expected, atol=1e-12)
     x = rushlight.tensor(matrix, requires_grad=True)
     assert rushlight.autograd.gradgradcheck(rushlight.linalg.det, x)
