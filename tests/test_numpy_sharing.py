@@ -92,3 +92,17 @@ def test_steps_on_arrays_record_nothing_new():
     for _ in range(5):
         step()
     assert local.trace.edges == edges
+
+
+def test_what_waits_reads_a_tensor_before_its_array_is_given_away():
+    with torch.no_grad():
+        x = torch.ones(6, 4) * 1
+        assert x.sum().item() == 24
+        part, whole, view = x[3:] * 2, x * 3, x[:, 1]
+        x.numpy()[5] = 7
+        assert part[2].tolist() == [2.0] * 4
+        assert whole[5].tolist() == [3.0] * 4
+        assert view.tolist() == [1.0] * 5 + [7.0]
+        later = x * 2
+        x.numpy()[0] = 5
+        assert later[0, 0].item() == 2.0 and later[5, 0].item() == 14.0

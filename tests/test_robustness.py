@@ -248,6 +248,23 @@ def test_a_program_that_writes_is_finished(interrupted):
     assert not is_pending(weight) and weight.tolist() == [2.0, 2.0] and len(interrupted) == 1
 
 
+def test_what_a_stopped_program_reads_may_be_written_to(interrupted):
+    x = torch.eye(2) * 1
+    assert x.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    with torch.no_grad():
+        doubled, part = x * 2, x[1:] * 3
+        values = torch.linalg.eigvalsh(x)
+        with pytest.raises(KeyboardInterrupt):
+            (values + 1).sum().item()
+        assert is_pending(doubled)
+        x.add_(10)
+        x.numpy()[1] = 50
+    assert doubled.tolist() == [[2.0, 0.0], [0.0, 2.0]]
+    assert part.tolist() == [[0.0, 3.0]]
+    assert values.tolist() == [1.0, 1.0]
+    assert x.tolist() == [[11.0, 10.0], [50.0, 50.0]]
+
+
 def test_an_interrupt_that_is_handled_stops_nothing(interrupted):
     heard = []
     signal.signal(signal.SIGINT, lambda *_: heard.append(len(interrupted)))

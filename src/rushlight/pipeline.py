@@ -186,10 +186,18 @@ hooks.make_window = make_window
 
 def copy_value(value: Value) -> Value:
     """A Value with the contents that a realised one has now."""
-    return Value(value.type, _copy(value.buffer, value.type))
+    return Value(value.type, _copy(value.buffer, value.type.nbytes))
 
 
 hooks.copy_value = copy_value
+
+
+def copy_buffer(buffer: Any) -> Any:
+    """A block of memory with the contents that another one has now; None for none."""
+    return None if buffer is None else _copy(buffer, buffer.nbytes)
+
+
+hooks.copy_buffer = copy_buffer
 
 
 def number_in_memory(number: Any, type: TensorType) -> Value:
@@ -307,7 +315,7 @@ def _collector_at_rest() -> Iterator[None]:
 def keep_leaves(targets: Targets) -> None:
     """Copy leaves that are about to be overwritten and that somebody still holds."""
     for value in targets.kept:
-        value.buffer = _copy(value.buffer, value.type)
+        value.buffer = _copy(value.buffer, value.type.nbytes)
         value.claimed = False
 
 
@@ -372,7 +380,7 @@ def write_buffer(buffer: Any, array: Any, node: Node) -> None:
         stored[...] = array
 
 
-def _copy(buffer: Any, type: TensorType) -> Any:
-    made = buffers.Buffer(type.nbytes)
-    made.as_numpy(np.uint8, (type.nbytes,))[:] = buffer.as_numpy(np.uint8, (type.nbytes,))
+def _copy(buffer: Any, nbytes: int) -> Any:
+    made = buffers.Buffer(nbytes)
+    made.as_numpy(np.uint8, (nbytes,))[:] = buffer.as_numpy(np.uint8, (nbytes,))
     return made

@@ -32,7 +32,7 @@ from rushlight.trace import inference
 from rushlight.trace.placement import is_meta
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import AccumulateGrad, Node, RemovableHandle
-from rushlight.trace.trace import hooks, settle
+from rushlight.trace.trace import before_sharing, hooks, settle
 from rushlight.trace.value import Storage
 from rushlight.trace.write import current_node, tracks_gradients
 from rushlight.views import AnyView, Recast
@@ -628,7 +628,10 @@ class Tensor:
     def _shared_array(self) -> Any:
         """The elements as stored, in an array that others may write while it lives."""
         array = self._array()
-        realised(self._storage).export(array)
+        buffer = realised(self._storage)
+        if not buffer.is_shared:
+            before_sharing(buffer)
+        buffer.export(array)
         return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

@@ -39,6 +39,7 @@ class Hooks:
     execute: Callable[[Trace, Edge, list[Any]], None]
     current_node: Callable[[Any], Node | None]
     copy_value: Callable[[Value], Value]
+    copy_buffer: Callable[[Any], Any]
     reading: Callable[[], None] | None = None  # told when somebody looks at a tensor's memory
     number_in_memory: Callable[[Any, TensorType], Value]
     inspect: Callable[[Trace], Callable[[], None]]
@@ -360,7 +361,11 @@ class Trace:
             if alive or self.mutated:
                 hooks.execute(self, edge, alive)
         except interrupts.Stopped:
-            self._park(alive)
+            try:
+                self._park(alive)
+            except MemoryError:  # so it has to be computed now, from the beginning
+                interrupts.finish()
+                hooks.execute(self, edge, alive)
             raise
         finally:
             self.restart()
@@ -369,10 +374,13 @@ class Trace:
 
     def _park(self, values: list[Value]) -> None:
         """Leave what is pending to a trace that nobody records in: it is flushed when one of
-        its values is wanted, like the trace of another thread.
+        its values is wanted, like the trace of another thread. It keeps copies of its leaves,
+        which may be written to before that.
         """
         parked = copy.copy(self)
         parked.ranges = []
+        parked.leaves = [hooks.copy_buffer(leaf) for leaf in self.leaves]
+        parked.window_bases = []
         parked.live = [weakref.ref(value) for value in values]
         for value in values:
             value.trace = parked
@@ -383,6 +391,18 @@ class Trace:
             return None
         self.must_flush = False  # this is the flush
         return hooks.inspect(self)
+
+
+def before_sharing(buffer: Any) -> None:
+    """Compute what is pending and reads this memory: somebody else may write there from now
+    on.
+    """
+    with recording:
+        windows = [v for r in buffer.windows or () if (v := r()) is not None]
+        shared = {id(b) for b in (buffer, *(v.buffer for v in windows))}
+        for trace in list(every_trace):
+            if any(id(leaf) in shared for leaf in trace.leaves):
+                trace.flush()
 
 
 def settle(value: Value) -> None:
