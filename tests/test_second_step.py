@@ -139,3 +139,14 @@ def test_what_is_written_into_one_gradient_is_not_in_another() -> None:
         first.mul_(2)
         seen.append((first.tolist(), second.tolist()))
     assert seen[0] == seen[1] == seen[2]
+
+
+def test_a_second_walk_of_a_freed_graph_is_no_missing_gradient() -> None:
+    leaf = torch.tensor([0.5, -1.0, 2.0], requires_grad=True)
+    inner = leaf.clone()
+    inner.mul_(2)
+    outer = inner.tanh()
+    torch.autograd.grad(outer, [outer, leaf], torch.ones(3))
+    for root in (inner, outer):
+        with pytest.raises(RuntimeError, match="second time"):
+            torch.autograd.grad(root.sum(), [outer, leaf], allow_unused=True)

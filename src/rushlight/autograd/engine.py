@@ -176,7 +176,10 @@ class Walk:
         for i, target in enumerate(targets):
             self.wanted.setdefault(target, i)
         self.found = [None] * len(targets)
-        self.needed = _leading_to([n for _, _, n in self.heap], {t[0] for t in targets})
+        starts, ends = [n for _, _, n in self.heap], {t[0] for t in targets}
+        self.needed = _leading_to(starts, ends)
+        if not ends <= self.needed:
+            _check_uncut(starts)
         self.run()
         found = [self.found[self.wanted[t]] for t in targets]
         return found if self.create_graph else [without_history(g) for g in found]
@@ -369,6 +372,20 @@ def _leading_to(starts: Sequence[Node], ends: set[Node]) -> set[Node]:
             stack.append((node, True))
             stack.extend((n, False) for n, _ in node.next if n is not None and n not in memo)
     return {n for n, leads in memo.items() if leads}
+
+
+def _check_uncut(starts: Sequence[Node]) -> None:
+    """Raise if the way on from a freed node has been dropped: nobody knows where it led."""
+    seen: set[Node] = set()
+    waiting = list(starts)
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.freed and not node.next:
+            node.check_alive()
+        waiting.extend(n for n, _ in node.next if n is not None)
 
 
 def node_gradients(node: Node, grads: Gradients, saved: tuple[Saved, ...]) -> Sequence[Any]:
