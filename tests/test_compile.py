@@ -528,3 +528,14 @@ def test_a_method_named_like_a_global_does_not_read_it():
     for _ in range(6):
         step(torch.ones(4))
     assert step.reason == ""
+
+
+def test_parts_of_one_tensor_are_told_apart():
+    x = torch.arange(12.0).reshape(2, 6)
+    low, high = x[:, :3], x[:, 3:]
+    f = torch.compile(lambda a, b: torch.where(a > b, a, b * 2), mode="reduce-overhead")
+    pairs = [(high, low), (low, high), (high, high), (low, low), (high, low), (low, high)]
+    for a, b in pairs * 3:
+        numbers = zip(a.flatten().tolist(), b.flatten().tolist(), strict=True)
+        want = [p if p > q else q * 2 for p, q in numbers]
+        assert f(a, b).flatten().tolist() == want

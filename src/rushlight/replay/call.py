@@ -113,6 +113,9 @@ class RememberedCall:
         self.others = {id(tensor._storage) for tensor in self.guards.tensors.values()}
         if any(isinstance(a, Tensor) and id(a._storage) in self.others for a in arguments):
             raise Refused("it is given a tensor that it also reads from elsewhere")
+        places = {(id(a._storage), a._offset) for a in arguments if isinstance(a, Tensor)}
+        if len({storage for storage, _ in places}) < len(places):
+            raise Refused("it is given several parts of one tensor")
         leaves, self.structure = tree.flatten(result)
         tensors = [id(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
         if len(set(tensors)) != len(tensors) or self.guards.has_seen(result):

@@ -130,8 +130,8 @@ def _kind_of_argument(leaf: Any) -> Any:
 
 
 def _aliases(leaves: list[Any]) -> tuple[int, ...]:
-    """Which tensors among the arguments share memory: for each, the first that does."""
-    memory = [id(t._storage) for t in leaves if isinstance(t, Tensor)]
+    """Which tensors among the arguments begin at the same place: for each, the first there."""
+    memory = [(id(t._storage), t._offset) for t in leaves if isinstance(t, Tensor)]
     return tuple(map(memory.index, memory))
 
 
