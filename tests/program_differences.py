@@ -61,6 +61,8 @@ def has_other_history(line: str, names: dict[str, Any]) -> bool:
     """
     if re.search(_OTHER_HISTORY, line):
         return True
+    if re.search(r"(batch|instance)_norm\(", line) and _has_no_elements(line, names):
+        return True  # PyTorch refuses gradients of running statistics, unless there is no input
     if not re.search(tables.DERIVES, line):
         return False
     made = [t for n in names_of(line)[1] if n in names for _, t in tensors_in(names[n])]
@@ -165,9 +167,21 @@ def _has_failed(line: str, names: dict[str, Any]) -> bool:
 
 
 def _has_no_pivot(line: str, names: dict[str, Any]) -> bool:
-    """Rounding decides at which column a singular matrix runs out of pivots."""
+    """Rounding decides at which column a singular matrix runs out of pivots, and which of its
+    rows has one that is no more than rounding.
+    """
     infos = [t for t in _made(line, names)[2:] if t.dtype is torch.int32]
-    return any(bool(t.any()) for t in infos)
+    upper = [
+        t.detach() for t in _made(line, names) if t.dtype.is_floating_point or t.is_complex()
+    ]
+    return any(bool(t.any()) for t in infos) or any(map(_has_tiny_pivot, upper[-1:]))
+
+
+def _has_tiny_pivot(upper: torch.Tensor) -> bool:
+    sizes = upper.abs()
+    least = 100 * torch.finfo(upper.dtype).eps * sizes.amax((-2, -1), keepdim=True)
+    pivots = sizes.diagonal(dim1=-2, dim2=-1)
+    return sizes.numel() > 0 and bool((pivots <= least[..., 0]).any())
 
 
 def _is_narrow(line: str, names: dict[str, Any]) -> bool:
@@ -215,7 +229,7 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"median\(", _repeats),
     (r"masked_scatter_|index_put_|\.put_\(|add(mm|bmm|mv|r)_\(", _reads_its_target),
     (r"_ex\(", _has_failed),
-    (r"\.lu\(", _has_no_pivot),
+    (r"\.lu(_factor|_factor_ex)?\(", _has_no_pivot),
     (r"histc|matrix_exp", _is_narrow),
     (r"(?i)layer_?norm|group_?norm|batch_?norm|instance_?norm", _derives_thrice),
     (r"(batch|instance)_norm\(", _normalises_its_statistics),
