@@ -33,8 +33,8 @@ REFUSED = (
     r"gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
     r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
 )
-# What writes to operands whose version stays what it was.
-UNSEEN = r"(batch|instance)_norm\("
+# What writes to operands whose version stays what it was (parts that unsafe_chunk gives).
+UNSEEN = r"(batch|instance)_norm\(|lambda a: v.*_\(.*_\(a\)"
 # Functions whose results never have a history here; PyTorch gives them one that it refuses to
 # differentiate.
 WITHOUT_HISTORY = r"unique|airy|bicubic|bincount|heaviside|binomial|detach_copy"
@@ -144,6 +144,44 @@ def _reads_its_target(line: str, names: dict[str, Any]) -> bool:
     return False
 
 
+def _reads_beside_its_target(line: str, names: dict[str, Any]) -> bool:
+    """Element by element, a write that broadcasts a part of its target reads what it has
+    written; PyTorch only sees that of parts that have no gaps.
+    """
+    for call in ast.walk(ast.parse(line)):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        if not re.search(r"[^_]_$", call.func.attr) or "lambda" in line:
+            continue
+        target = ast.unparse(call.func.value)
+        if re.search(r"_\(", target):  # would write again
+            continue
+        written, *read = (
+            _layouts(ast.unparse(e), names) for e in (call.func.value, *call.args)
+        )
+        if any(a[0] == b[0] and a != b for a in written for found in read for b in found):
+            return True
+    return False
+
+
+def _layouts(expression: str, names: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Where the tensors of an expression are stored, and how."""
+    with torch.no_grad():
+        value = eval(expression, dict(names))
+    return [
+        (t.untyped_storage().data_ptr(), t.storage_offset(), t.shape, t.stride())
+        for _, t in tensors_in(value)
+        if t.numel()
+    ]
+
+
+def _shares_memory(line: str, names: dict[str, Any]) -> bool:
+    """A function that writes to what it captures is given a part of that: as above."""
+    found = {n: _layouts(n, names) for n in names_of(line)[0]}
+    memories = [{layout[0] for layout in layouts} for layouts in found.values()]
+    return sum(map(len, memories)) > len(set().union(*memories))
+
+
 def _normalises_its_statistics(line: str, names: dict[str, Any]) -> bool:
     """Running statistics are written channel by channel, between reads of the input."""
     for call in ast.walk(ast.parse(line)):
@@ -182,6 +220,23 @@ def _has_tiny_pivot(upper: torch.Tensor) -> bool:
     least = 100 * torch.finfo(upper.dtype).eps * sizes.amax((-2, -1), keepdim=True)
     pivots = sizes.diagonal(dim1=-2, dim2=-1)
     return sizes.numel() > 0 and bool((pivots <= least[..., 0]).any())
+
+
+def _has_complex_diagonal(line: str, names: dict[str, Any]) -> bool:
+    """LAPACK takes the diagonal of a factor as real where it multiplies."""
+    for call in ast.walk(ast.parse(line)):
+        if isinstance(call, ast.Call) and "cholesky_inverse" in ast.unparse(call.func):
+            value = call.args[0] if call.args else call.func.value
+            factor = eval(ast.unparse(value), dict(names)).detach()
+            if factor.is_complex() and bool(factor.diagonal(dim1=-2, dim2=-1).imag.any()):
+                return True
+    return False
+
+
+def _is_infinite(line: str, names: dict[str, Any]) -> bool:
+    """The sigmoid of a large negative number is zero where it should be subnormal."""
+    made = [t.detach() for t in _made(line, names)]
+    return any(not bool(t.isfinite().all()) for t in made)
 
 
 def _is_narrow(line: str, names: dict[str, Any]) -> bool:
@@ -228,6 +283,10 @@ def _derives_statistics(line: str, names: dict[str, Any]) -> bool:
 FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"median\(", _repeats),
     (r"masked_scatter_|index_put_|\.put_\(|add(mm|bmm|mv|r)_\(", _reads_its_target),
+    (r"_\(", _reads_beside_its_target),
+    (r"lambda a: v.*_\(.*_\(a\)", _shares_memory),
+    (r"cholesky_inverse", _has_complex_diagonal),
+    (r"sigmoid\(\)\.log\(\)", _is_infinite),
     (r"_ex\(", _has_failed),
     (r"\.lu(_factor|_factor_ex)?\(", _has_no_pivot),
     (r"histc|matrix_exp", _is_narrow),

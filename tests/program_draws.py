@@ -183,11 +183,16 @@ class Draw:
 
     def _check_layout(self, statement: str, uses: frozenset[str]) -> None:
         """Results that are no views are contiguous here; in PyTorch they may have their
-        operands' order, on which it depends whether what is made of them shares their memory.
+        operands' order, or (of vmap) be views of what nobody has, on which it depends whether
+        what is made of them shares their memory.
         """
-        for e, t in self.tensors():
+        tensors = self.tensors()
+        known = {id(t) for _, t in tensors}
+        for e, t in tensors:
             base = t._base if t._is_view() else t
             if name_in(e) in uses and base is not None and not base.is_contiguous():
+                raise Refused
+            if name_in(e) in uses and not t.is_contiguous() and id(base) not in known:
                 raise Refused
             if name_in(e) in uses and "as_strided" in statement and self._is_spacious(t):
                 raise Refused

@@ -110,6 +110,20 @@ def test_a_part_that_is_zero_stays_so_where_the_other_overflows(name: str, z: co
     assert repr(ours) == repr(theirs)
 
 
+@pytest.mark.parametrize("name", ["exp", "sinh", "cosh", "sin", "cos", "tan", "tanh"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_at_infinity_what_has_a_value_in_c_has_it(name: str, dtype: str) -> None:
+    """Also where the other part is infinite or NaN; signs that C leaves open are free."""
+    parts = [math.inf, -math.inf, math.nan, 1.5, -1.5, 0.0, 500.0, -500.0]
+    found = [complex(x, y) for x in parts for y in parts]
+    ours = getattr(torch, name)(torch.tensor(found, dtype=getattr(torch, dtype))).numpy()
+    theirs = getattr(oracle, name)(oracle.tensor(found, dtype=getattr(oracle, dtype))).numpy()
+    for part in ("real", "imag"):
+        np.testing.assert_allclose(
+            abs(getattr(ours, part)), abs(getattr(theirs, part)), rtol=1e-5, err_msg=part
+        )
+
+
 @pytest.mark.parametrize(("name", "z"), [("atanh", 1 + 1e-300j), ("atan", 1e-300 + 1j)])
 def test_next_to_a_pole(name: str, z: complex) -> None:
     got = getattr(torch, name)(torch.tensor(z, dtype=torch.complex128)).item()

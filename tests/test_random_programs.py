@@ -101,6 +101,9 @@ v3[1].fill_(2)""",
 v0 = torch.tensor([1.5, 0.5, 2.0], dtype=torch.float64)
 v1 = torch.special.hermite_polynomial_he(v0, torch.tensor([nan, inf, 3.0]))
 v2 = torch.special.legendre_polynomial_p(v0, torch.tensor([-inf, -1.0, 2.0]))""",
+    "hyperbolic tangents of complex infinities": """
+v0 = torch.tensor([[8.9 - 5.3j], [-8.1 - 4.4j]], dtype=torch.complex64)
+v1 = torch.func.functionalize(lambda a: a.exp().cos().tanh())(v0)""",
     "each result of a call has a history": """
 v0 = torch.tensor([[1.0], [2.0]], requires_grad=True)
 v1 = torch.triangular_solve(v0, torch.tensor([[2.0, 1.0], [0.0, 3.0]]))

@@ -96,17 +96,33 @@ def _log_size(k: Builder, a: Ref, b: Ref) -> Ref:
 
 
 def _exp(k: Builder, z: Pair) -> Pair:
-    return _turned(k, k.exp(z.re), z.im)
+    return _turned(k, z.re, k.exp(z.re), z.im)
 
 
 def _exp2(k: Builder, z: Pair) -> Pair:
     """Of the product z * log 2 only the angle: its rounding in the size would grow with z."""
-    return _turned(k, k.exp2(z.re), z.im * LN2)
+    return _turned(k, z.re, k.exp2(z.re), z.im * LN2)
 
 
-def _turned(k: Builder, size: Ref, angle: Ref) -> Pair:
+def _turned(k: Builder, x: Ref, size: Ref, angle: Ref) -> Pair:
+    """A number of the size that belongs to x."""
     is_real = k.eq(angle, 0)  # also where the size is infinite
-    return Pair(size * k.cos(angle), k.select(is_real, angle, size * k.sin(angle)))
+    is_end = _is_infinite(k, x) & _has_no_angle(k, angle)
+    return Pair(
+        k.select(is_end, size, size * k.cos(angle)),
+        k.select(is_real, angle, size * k.select(is_end, 0, k.sin(angle))),
+    )
+
+
+def _is_infinite(k: Builder, x: Ref) -> Ref:
+    return k.eq(k.abs(x), math.inf)
+
+
+def _has_no_angle(k: Builder, angle: Ref) -> Ref:
+    """Whether it is infinite or NaN: at infinity, or zero, a part may have a value even so, as
+    in C.
+    """
+    return ~(k.abs(angle) < math.inf)
 
 
 def _expm1(k: Builder, z: Pair) -> Pair:
@@ -189,8 +205,9 @@ def _by_i(z: Pair) -> Pair:
 def _sinh(k: Builder, z: Pair) -> Pair:
     """On the real axis the imaginary part is zero, also where cosh overflows."""
     is_real = k.eq(z.im, 0)
+    is_end = _has_no_angle(k, z.im) & (_is_infinite(k, z.re) | k.eq(z.re, 0))
     return Pair(
-        k.sinh(z.re) * k.cos(z.im),
+        k.select(is_end, z.re, k.sinh(z.re) * k.cos(z.im)),
         k.select(is_real, z.im, k.cosh(z.re) * k.sin(z.im)),
     )
 
@@ -198,9 +215,11 @@ def _sinh(k: Builder, z: Pair) -> Pair:
 def _cosh(k: Builder, z: Pair) -> Pair:
     is_real = k.eq(z.im, 0)
     flat = z.im * k.copysign(1.0, z.re)
+    has_none = _has_no_angle(k, z.im)
+    sine = k.select(has_none & k.eq(z.re, 0), 0, k.sin(z.im))
     return Pair(
-        k.cosh(z.re) * k.cos(z.im),
-        k.select(is_real, flat, k.sinh(z.re) * k.sin(z.im)),
+        k.select(has_none & _is_infinite(k, z.re), math.inf, k.cosh(z.re) * k.cos(z.im)),
+        k.select(is_real, flat, k.sinh(z.re) * sine),
     )
 
 
@@ -211,10 +230,13 @@ def _tanh(k: Builder, z: Pair) -> Pair:
     t, s = k.tan(z.im), k.sinh(x)
     beta = t * t + 1
     size = beta * s * s + 1
-    tail = k.exp(k.abs(z.re) * -2) * 4 * k.sin(z.im) * k.cos(z.im)
+    has_none, is_infinite = _has_no_angle(k, z.im), _is_infinite(k, z.re)
+    turn = k.select(is_infinite & has_none, 0, k.sin(z.im) * k.cos(z.im))
+    near = k.select(has_none & k.eq(z.re, 0), z.re, beta * k.sqrt(s * s + 1) * s / size)
+    is_one = is_infinite | (far & ~has_none)
     return Pair(
-        k.select(far, k.copysign(1.0, z.re), beta * k.sqrt(s * s + 1) * s / size),
-        k.select(far, tail, t / size),
+        k.select(is_one, k.copysign(1.0, z.re), near),
+        k.select(far, k.exp(k.abs(z.re) * -2) * 4 * turn, k.select(k.eq(t, 0), t, t / size)),
     )
 
 
