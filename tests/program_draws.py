@@ -162,10 +162,10 @@ class Draw:
 
     def _check(self, statement: str, before: dict[str, Any], state: dict[str, Any]) -> None:
         uses, makes = names_of(statement)
-        now = self._versions()
+        now, kept = self._versions(), self._kept()
         for e, t in self.tensors():
-            written = state.get(e, now[e]) != now[e]
-            if written and overlaps(t) and name_in(e) in uses:
+            written = state.get(e, now[e]) != now[e] and name_in(e) in uses
+            if written and (overlaps(t) or t.untyped_storage().data_ptr() in kept):
                 raise Refused  # what a write through it does is not defined
         if re.search(tables.FORWARD, statement):
             self._check_tangents(uses, makes)
@@ -180,6 +180,15 @@ class Draw:
                 if t.dtype not in DTYPES or t.device.type != "cpu":
                     raise Refused
                 t.untyped_storage().data_ptr()  # raises where there is no memory
+
+    def _kept(self) -> set[int]:
+        """The memory of what unsafe_chunk and its like were given, who are promised that nobody
+        writes to it.
+        """
+        made = {n for line in self.lines if "unsafe_" in line for n in names_of(line)[1]}
+        return {
+            t.untyped_storage().data_ptr() for e, t in self.tensors() if name_in(e) in made
+        } - {0}
 
     def _check_layout(self, statement: str, uses: frozenset[str]) -> None:
         """Results that are no views are contiguous here; in PyTorch they may have their
