@@ -164,10 +164,20 @@ def _reads_beside_its_target(line: str, names: dict[str, Any]) -> bool:
     return False
 
 
+def _value_of(expression: str, names: dict[str, Any]) -> Any:
+    """What a part of a statement gives; None for what means nothing by itself, since it has a
+    lambda's parameter or needs what the statement makes first.
+    """
+    try:
+        with torch.no_grad():
+            return eval(expression, dict(names))
+    except (NameError, TypeError):
+        return None
+
+
 def _layouts(expression: str, names: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Where the tensors of an expression are stored, and how."""
-    with torch.no_grad():
-        value = eval(expression, dict(names))
+    value = _value_of(expression, names)
     return [
         (t.untyped_storage().data_ptr(), t.storage_offset(), t.shape, t.stride())
         for _, t in tensors_in(value)
@@ -194,8 +204,7 @@ def _normalises_its_statistics(line: str, names: dict[str, Any]) -> bool:
 
 def _memories(expression: ast.expr, names: dict[str, Any]) -> set[int]:
     """Where the tensors of an expression are stored."""
-    with torch.no_grad():
-        value = eval(ast.unparse(expression), dict(names))
+    value = _value_of(ast.unparse(expression), names)
     return {t.untyped_storage().data_ptr() for _, t in tensors_in(value)} - {0}
 
 
