@@ -121,3 +121,19 @@ def test_multipliers_of_numpy(alpha: object) -> None:
         assert made.tolist() == expected.tolist() and made.dtype is rushlight.float32
     one = np.float64(1)
     assert rushlight.rsub(rushlight.ones(2), one, alpha=0.5).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int32", "int64", "float32"])
+@pytest.mark.parametrize(
+    "bounds", [(3.1,), (0.5, 3.1), (0, 5, 1.5), (5, 0, -1.5), (0.5, 0.2, -0.5)]
+)
+def test_ranges_of_fractions_in_integers(bounds, kind):
+    theirs = pytest.importorskip("torch")
+    try:
+        expected = theirs.arange(*bounds, dtype=getattr(theirs, kind)).tolist()
+    except ValueError:
+        with pytest.raises(ValueError, match="nonzero"):
+            rushlight.arange(*bounds, dtype=getattr(rushlight, kind))
+        return
+    made = rushlight.arange(*bounds, dtype=getattr(rushlight, kind)).tolist()
+    assert made == pytest.approx(expected)

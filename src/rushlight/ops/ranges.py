@@ -156,10 +156,15 @@ def arange(
     kind = dtype or (dt.int64 if is_whole else config.default_dtype())
     _check_range_kind("arange", kind)
     if kind.category is Category.INTEGRAL:
-        if step and not int(step):
+        if kind is dt.int64 and step and not int(step):
             raise ValueError(f"arange: step must be nonzero, but {step} is 0 in {kind!r}")
-        start, end, step = int(start), int(end), int(step)
-    length = _range_length("arange", start, end, step, False)
+        whole = int(start), int(end), int(step)
+        # like PyTorch, which counts narrower integers before it drops fractions
+        counted = whole if kind is dt.int64 else (start, end, step)
+        length = _range_length("arange", *counted, False)
+        start, _, step = whole
+    else:
+        length = _range_length("arange", start, end, step, False)
     return with_grad(ARANGE(start, step, length=length, dtype=kind), requires_grad, device)
 
 
