@@ -161,10 +161,10 @@ def arange(
         whole = int(start), int(end), int(step)
         # like PyTorch, which counts narrower integers before it drops fractions
         counted = whole if kind is dt.int64 else (start, end, step)
-        length = _range_length("arange", *counted, False)
         start, _, step = whole
     else:
-        length = _range_length("arange", start, end, step, False)
+        counted = start, end, step
+    length = _range_length("arange", *counted, is_closed=False)
     return with_grad(ARANGE(start, step, length=length, dtype=kind), requires_grad, device)
 
 
