@@ -155,16 +155,13 @@ def arange(
     is_whole = all(isinstance(n, int) for n in (start, end, step))
     kind = dtype or (dt.int64 if is_whole else config.default_dtype())
     _check_range_kind("arange", kind)
-    if kind.category is Category.INTEGRAL:
-        if kind is dt.int64 and step and not int(step):
+    if kind is dt.int64:  # PyTorch counts narrower integers before it drops fractions
+        if step and not int(step):
             raise ValueError(f"arange: step must be nonzero, but {step} is 0 in {kind!r}")
-        whole = int(start), int(end), int(step)
-        # like PyTorch, which counts narrower integers before it drops fractions
-        counted = whole if kind is dt.int64 else (start, end, step)
-        start, _, step = whole
-    else:
-        counted = start, end, step
-    length = _range_length("arange", *counted, is_closed=False)
+        start, end, step = int(start), int(end), int(step)
+    length = _range_length("arange", start, end, step, False)
+    if kind.category is Category.INTEGRAL:
+        start, step = int(start), int(step)
     return with_grad(ARANGE(start, step, length=length, dtype=kind), requires_grad, device)
 
 
