@@ -164,3 +164,17 @@ def test_divergences(name, p, q):
         pair = [getattr(d, name)(*map(lib.tensor, given)) for given in (p, q)]
         found.append(d.kl_divergence(*pair))
     same(*found)
+
+
+def test_subclasses_may_pass_by_the_class_that_they_extend():
+    """As GPyTorch's lazy multivariate normal does, whose covariance is not a matrix."""
+    normal = rushlight.distributions.MultivariateNormal
+
+    class Lazy(normal):
+        def __init__(self, loc):
+            self.loc = loc
+            super(normal, self).__init__(loc.shape[:-1], loc.shape[-1:], validate_args=False)
+
+    made = Lazy(rushlight.zeros(2, 3))
+    assert (made.batch_shape, made.event_shape) == ((2,), (3,))
+    assert made.mean.shape == (2, 3)

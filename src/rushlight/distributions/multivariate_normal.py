@@ -42,7 +42,7 @@ class MultivariateNormal(Centred, OfCovariance):
         name, matrix = only_matrix(ValueError, covariance_matrix, precision_matrix, scale_tril)
         batch = rl.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
         self.loc = loc.expand((*batch, loc.shape[-1]))
-        super().__init__(name, matrix, batch, loc.shape[-1:], validate_args)
+        self._take(name, matrix, batch, loc.shape[-1:], validate_args)
 
     @property
     def variance(self) -> Tensor:

@@ -59,7 +59,7 @@ class Wishart(OfCovariance, ExponentialFamily):
         batch = rl.broadcast_shapes(matrix.shape[:-2], df.shape)
         _check_freedom(df, matrix.shape[-1])
         self.df = df.expand(batch)
-        super().__init__(name, matrix, batch, matrix.shape[-2:], validate_args)
+        self._take(name, matrix, batch, matrix.shape[-2:], validate_args)
 
     def _freedom(self) -> Tensor:
         return self.df[..., None, None]
