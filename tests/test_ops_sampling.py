@@ -226,3 +226,12 @@ def test_wrong_ctc_arguments_raise_what_pytorch_raises():
     check_error(RuntimeError, "F.ctc_loss", x, labels, [5, 5], [3, 3], 4)
     check_error(RuntimeError, "F.ctc_loss", x, labels, [5, 5], [3, -1])
     check_error(RuntimeError, "F.ctc_loss", x, labels[0], [5, 5], [3, 3])
+
+
+def test_draws_of_all_categories_end_with_those_of_no_weight():
+    for weights, count in (([1.0, 0.0], 2), ([0.0, 0.5, 0.5], 3), ([0.0, 3.0, 0.0], 3)):
+        drawn = rushlight.multinomial(rushlight.tensor(weights), count).tolist()
+        heavy = [i for i, w in enumerate(weights) if w]
+        light = [i for i, w in enumerate(weights) if not w]
+        assert sorted(drawn[: len(heavy)]) == heavy
+        assert drawn[len(heavy) :] == light

@@ -108,3 +108,9 @@ def test_what_is_wrong_otherwise_stays_as_it_is() -> None:
         rl.permute(square, (0, 5))
     with pytest.raises(AttributeError, match="object has no attribute 'missing'"):
         rl.ones(2).apply_(lambda value: value.missing)
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 2), (2, 3, 2)])
+def test_batches_that_do_not_fit_are_named(shape):
+    with pytest.raises(RuntimeError, match=r"bmm: expected \[2, 2\].*\[2, 4, 2\].*batch2 has"):
+        rl.bmm(rl.ones(2, 4, 2), rl.ones(shape))

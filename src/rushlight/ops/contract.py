@@ -220,6 +220,12 @@ def bmm(input: Any, mat2: Any) -> Any:
     """
     check_ndim("bmm", "batch1", input, 3)
     check_ndim("bmm", "batch2", mat2, 3)
+    batch, _, depth = input._shape
+    if mat2._shape[:2] != (batch, depth):
+        raise RuntimeError(
+            f"bmm: expected {[batch, depth]} as the first two sizes of batch2, beside batch1 "
+            f"of shape {list(input._shape)}, but batch2 has shape {list(mat2._shape)}"
+        )
     return CONTRACT(input, mat2, equation="bmk,bkn->bmn")
 
 

@@ -91,7 +91,7 @@ def bernoulli_(input: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
 
 def _sample_rows(weights: Any, bits: Any, count: int, replacement: bool) -> Any:
     """Row by row: inversion with replacement, exponential keys (Efraimidis, Spirakis)
-    without.
+    without; then what has no weight comes last, in order.
     """
     weights = np.asarray(weights, np.float64)
     if not np.isfinite(weights).all() or (weights < 0).any():
@@ -100,11 +100,6 @@ def _sample_rows(weights: Any, bits: Any, count: int, replacement: bool) -> Any:
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     uniform = ((bits >> 11) & ((1 << 53) - 1)).astype(np.float64) * 2.0**-53
     if not replacement:
-        if ((weights > 0).sum(-1) < count).any():
-            raise RuntimeError(
-                "invalid multinomial distribution (with replacement=False, not enough "
-                "non-negative category to sample)"
-            )
         with np.errstate(divide="ignore"):
             keys = np.where(weights > 0, -np.log1p(-uniform) / weights, np.inf)
         return np.argsort(keys, axis=-1, kind="stable")[..., :count]
