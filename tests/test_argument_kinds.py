@@ -259,3 +259,34 @@ def test_operands_are_read_before_outputs_are_written(call: str) -> None:
 ])  # fmt: skip
 def test_what_two_views_share(one: Any, other: Any, expected: str) -> None:
     assert views.sharing(views.View(*one), views.View(*other), 4, 4).name == expected
+
+
+WIDE = 2**70
+ELEMENTS_TOO_WIDE: dict[str, Any] = {
+    "add": lambda m, x: x + WIDE,
+    "add alpha": lambda m, x: m.add(x, x, alpha=WIDE),
+    "clamp": lambda m, x: x.clamp(0, WIDE),
+    "clamp_max": lambda m, x: x.clamp_max(WIDE),
+    "eq": lambda m, x: x == WIDE,
+    "full": lambda m, x: m.full((2,), WIDE),
+    "lerp": lambda m, x: m.lerp(x, x, WIDE),
+    "pow": lambda m, x: x**WIDE,
+    "where": lambda m, x: m.where(x > 0, x, WIDE),
+}
+COUNTS_TOO_WIDE: dict[str, Any] = {
+    "bincount": lambda m, x: x.long().bincount(minlength=WIDE),
+    "cumsum": lambda m, x: x.cumsum(WIDE),
+    "sum": lambda m, x: x.sum(WIDE),
+    "topk": lambda m, x: x.topk(WIDE),
+    "unfold": lambda m, x: x.unfold(0, WIDE, 1),
+}
+
+
+@pytest.mark.parametrize("name", [*ELEMENTS_TOO_WIDE, *COUNTS_TOO_WIDE])
+def test_whole_numbers_of_more_than_64_bits(name: str) -> None:
+    is_element = name in ELEMENTS_TOO_WIDE
+    call = (ELEMENTS_TOO_WIDE if is_element else COUNTS_TOO_WIDE)[name]
+    wanted = OverflowError if is_element else ValueError
+    for module in (torch, rushlight):
+        with pytest.raises(wanted):
+            call(module, module.ones(3))

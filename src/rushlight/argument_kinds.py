@@ -17,6 +17,7 @@ import numpy as np
 
 from rushlight import errors
 from rushlight.dtypes import bool_, complex128, dtype, float64, int64
+from rushlight.views import ONLY_INT, whole_numbers
 
 Function = Callable[..., Any]
 NOT_THIS: Final = object()  # what a conversion gives for a value of another kind
@@ -39,6 +40,11 @@ class Kind:
     classes: frozenset[type]
     converted: Callable[[Any], Any] = lambda _: NOT_THIS
     of_elements: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is of dimensions, sizes, places or counts."""
+        return self.name in ("int", "tuple of ints")
 
 
 def _element(value: Any) -> Any:
@@ -78,15 +84,12 @@ def _text(value: Any) -> Any:
 
 
 def _whole_list(value: Any) -> Any:
-    """PyTorch looks closely at the first element only, and takes bools after it."""
     if not isinstance(value, list | tuple):
         return NOT_THIS
-    if _INT.issuperset(map(type, value)):
-        return value
-    if isinstance(value[0], bool):
+    try:
+        return whole_numbers("", "", value)
+    except TypeError:  # refused by the name of the parameter
         return NOT_THIS
-    found = tuple([int(v) if isinstance(v, bool) else _whole_of_list(v) for v in value])
-    return NOT_THIS if NOT_THIS in found else found
 
 
 def _whole_or_list(value: Any) -> Any:
@@ -120,7 +123,6 @@ _KINDS = {
 _KINDS["dt.dtype"] = _KINDS["dtype"]
 _OF_ANNOTATIONS = {text: (kind, False) for text, kind in _KINDS.items()}
 _OF_ANNOTATIONS |= {f"{text} | None": (kind, True) for text, kind in _KINDS.items()}
-_INT = {int}
 _NEVER = 1 << 30  # more arguments than a call has
 
 
@@ -165,7 +167,7 @@ class Kinds:
 
     first: how many arguments by position need no look.
 
-    fitted: what makes the arguments of a call fit; None where no kind is declared.
+    fitted: what makes the arguments of a call fit: `args, kwargs = fitted(args, kwargs)`.
     """
 
     __slots__ = ("_declared", "_known", "_name", "first", "fitted")
@@ -175,11 +177,12 @@ class Kinds:
         self._declared = declared
         self._known = declared.known
         self.first = declared.first
-        self.fitted = self._fitted if declared.kinds else None
+        self.fitted = self._fitted if declared.kinds else _as_given
 
-    def all_fitted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same where it does not matter how long it takes."""
-        return self._fitted(args, kwargs) if self.fitted else (args, kwargs)
+    @property
+    def is_declared(self) -> bool:
+        """Whether any parameter has a kind."""
+        return bool(self._declared.kinds)
 
     def _fitted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # hot
         """The arguments of a call, converted where they have to be; TypeError for one of
@@ -190,7 +193,7 @@ class Kinds:
             return self._looked_at(args, kwargs)
         for place in lists:
             value = args[place] if type(place) is int else kwargs[place]
-            if not _INT.issuperset(map(type, value)):
+            if not ONLY_INT.issuperset(map(type, value)):
                 return self._looked_at(args, kwargs)
         return args, kwargs
 
@@ -221,7 +224,7 @@ class Kinds:
         if kind is None or (value is None and takes_none):
             return True
         if isinstance(value, list | tuple):
-            return kind.of_elements and _INT.issuperset(map(type, value))
+            return kind.of_elements and ONLY_INT.issuperset(map(type, value))
         return type(value) in kind.classes
 
     def _one(self, name: str, value: Any) -> Any:
@@ -240,6 +243,10 @@ class Kinds:
         names = self._declared.positional
         first = 0 if self._name.startswith("Tensor.") else 1
         return names.index(name) + first if name in names else 0
+
+
+def _as_given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args, kwargs
 
 
 def kinds_of(function: Function, name: str) -> Kinds:

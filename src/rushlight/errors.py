@@ -480,6 +480,10 @@ def only_of_integers(symbol: str, got: object) -> TypeError:
     )
 
 
+def left_to_subclasses(owner: object, method: str) -> NotImplementedError:
+    return NotImplementedError(f"{type(owner).__name__} leaves `{method}` to subclasses")
+
+
 def no_data() -> NotImplementedError:
     return NotImplementedError("Cannot copy out of meta tensor; no data!")
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any  # functions of any signature
 
 from rushlight import errors, parameter_names
+from rushlight.argument_kinds import declared_by
 
 Function = Callable[..., Any]
 
@@ -68,20 +69,24 @@ def explained(
         return error if found is None else found.refused(name)
     if isinstance(error, TypeError):
         return _renamed(error, function, name)
-    if isinstance(error, OverflowError | IndexError) and any(map(_is_wide, given)):
+    if isinstance(error, _OF_WIDE) and _has_wide_count(given, function):
         return ValueError(f"{name}(): Overflow when unpacking long long")
     return error
 
 
-_ELEMENTS = frozenset(("alpha", "beta", "fill_value", "other", "src", "value"))
+_OF_WIDE = OverflowError, IndexError, MemoryError, RuntimeError
 
 
-def _is_wide(one: Given) -> bool:
-    """Whether an argument is a size, place or count of more than 64 bits; numbers that become
+def _has_wide_count(given: tuple[Given, ...], function: Function) -> bool:
+    """Whether a dimension, size, place or count has more than 64 bits; numbers that become
     elements are refused where they are converted.
     """
-    is_element = one.name in _ELEMENTS
-    return not is_element and type(one.value) is int and not -(2**63) <= one.value < 2**63
+    kinds = declared_by(inspect.unwrap(function)).kinds
+    return any(
+        type(one.value) is int and not -(2**63) <= one.value < 2**63
+        for one in given
+        if one.name in kinds and kinds[one.name][0].is_whole
+    )
 
 
 def _given(

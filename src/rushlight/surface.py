@@ -84,8 +84,7 @@ def method_form(called: Function, plain: Function, name: str) -> Function:
         return out_form(called, plain, name)
     names = parameter_names.METHODS.get(name)
     takes_more = not GUARDED.isdisjoint(inspect.signature(called).parameters)
-    is_declared = kinds_of(called, name).fitted is not None
-    is_guarded = (takes_more or is_declared) and name not in _HOT
+    is_guarded = (takes_more or kinds_of(called, name).is_declared) and name not in _HOT
     method = guarded(called, f"Tensor.{name}") if is_guarded else twin(called, name)
     return method if names is None else parameter_names.spelled(method, names)
 
@@ -153,14 +152,14 @@ def guarded(called: Function, name: str) -> Function:
     """The function as users call it: when it fails, its arguments are looked at."""
     kinds = kinds_of(called, name)
     first, fitted = kinds.first, kinds.fitted
-    is_direct = called.__module__ in _DIRECT and fitted is None
+    is_direct = called.__module__ in _DIRECT and not kinds.is_declared
     if is_direct or called.__name__ in _OWN_CHECKS or precision.is_cast(called):
         return twin(called, name.rpartition(".")[2])  # the last are guarded there
 
     @functools.wraps(called)
     def inner(*args: Any, **kwargs: Any) -> Any:
         try:
-            if fitted is not None and (kwargs or len(args) > first):
+            if kwargs or len(args) > first:
                 args, kwargs = fitted(args, kwargs)
             return called(*args, **kwargs)
         except Exception as error:
@@ -188,7 +187,7 @@ def factory_form(called: Function, form: Function) -> Function:
             _take_dtype(out, called.__name__, kwargs)
             return form(*args, out=out, **kwargs)
         try:
-            if fitted is not None and (kwargs or len(args) > first):
+            if kwargs or len(args) > first:
                 args, kwargs = fitted(args, kwargs)
             if process.has_places:
                 return recorder.by_name(called, args, kwargs)
@@ -221,7 +220,7 @@ def in_place_form(plain: Function, name: str) -> Function:
         before, trace.may_window = trace.may_window, False
         with recording:  # no other thread writes between what is read here and what is written
             try:
-                if fitted is not None and (kwargs or len(args) >= first):
+                if kwargs or len(args) >= first:
                     (self, *args), kwargs = fitted((self, *args), kwargs)
                 result = plain(self, *args, **kwargs)
             except Exception as error:
@@ -260,7 +259,7 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
     def inner(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
             try:
-                if fitted is not None and (kwargs or len(args) > first):
+                if kwargs or len(args) > first:
                     args, kwargs = fitted(args, kwargs)
                 return called(*args, **kwargs)
             except Exception as error:
@@ -269,9 +268,7 @@ def out_form(called: Function, plain: Function, name: str) -> Function:
                     if result is not NotImplemented:
                         return result
                 return refusals.recovered(inner, plain, name, args, kwargs, error)
-        args, kwargs = kinds.all_fitted(
-            args, parameter_names.respelled(plain, name, kwargs) or kwargs
-        )
+        args, kwargs = fitted(args, parameter_names.respelled(plain, name, kwargs) or kwargs)
         result = plain(*args, **kwargs)
         if isinstance(result, tuple):
             _check_outs(out, result, name)

@@ -18,16 +18,9 @@ from rushlight.autograd import engine
 from rushlight.devices import CPU, META, check_usable, device
 from rushlight.dtypes import dtype
 from rushlight.layout import Size
-from rushlight.ops import (
-    arithmetic,
-    bitwise,
-    comparison,
-    complex_parts,
-    contract,
-    movement,
-    selection,
-)
-from rushlight.ops.registry import Op, recorder
+from rushlight.ops import complex_parts, movement
+from rushlight.ops.registry import recorder
+from rushlight.tensor_operators import ELEMENTS, Operators
 from rushlight.trace import inference
 from rushlight.trace.placement import is_meta
 from rushlight.trace.record import make_tensor, set_view
@@ -43,78 +36,7 @@ def disabled_torch_function(func: Any, types: Any, args: Any = (), kwargs: Any =
     return func(*args, **(kwargs or {}))
 
 
-def _operator(op: Any) -> Callable[[Any, Any], Any]:
-    """The method of a binary operator: an Op, or a function of two operands. Here and below
-    `out` is what PyTorch documents for a call of the method: `x.__add__(y, out=z)`.
-    """
-
-    def operator(input: Any, other: Any, out: Any = None) -> Any:  # hot
-        if out is None and isinstance(other, _OPERANDS):
-            return recorder.record_two(op, input, other, ())
-        if out is not None:
-            return _delivered(operator(input, other), out, operator.__name__)
-        return _with_object(operator, op, input, other)
-
-    return operator if isinstance(op, Op) else _function_operator(op, False)
-
-
-def _reflected(op: Any) -> Callable[[Any, Any], Any]:
-    """The method of a binary operator whose tensor stands on the right."""
-
-    def operator(input: Any, other: Any, out: Any = None) -> Any:  # hot
-        if out is None and isinstance(other, _OPERANDS):
-            if not isinstance(input, Tensor):
-                raise errors.not_a_tensor(op.name, "input", input)
-            return recorder.record_two(op, other, input, ())
-        if out is not None:
-            return _delivered(operator(input, other), out, operator.__name__)
-        return _with_object(operator, lambda a, b: op(b, a), input, other)
-
-    return operator if isinstance(op, Op) else _function_operator(op, True)
-
-
-def _delivered(result: Any, out: Any, name: str) -> Any:
-    if out is None:
-        return result
-    from rushlight.surface import deliver  # binds functions to tensors, so it comes after them
-
-    return deliver(out, result, name)
-
-
-def _function_operator(function: Callable[[Any, Any], Any], is_reflected: bool) -> Any:
-    def swapped(a: Any, b: Any) -> Any:
-        return function(b, a)
-
-    apply = swapped if is_reflected else function
-
-    def operator(input: Any, other: Any, out: Any = None) -> Any:
-        if out is not None:
-            return _delivered(operator(input, other), out, operator.__name__)
-        if isinstance(other, _OPERANDS):
-            return apply(input, other)
-        return _with_object(operator, apply, input, other)
-
-    return operator
-
-
-def _power(input: Any, exponent: Any, out: Any) -> Any:
-    if isinstance(exponent, _OPERANDS):
-        made = arithmetic.pow(input, exponent)
-    else:
-        made = _with_object(Tensor.__pow__, arithmetic.pow, input, exponent)
-    return _delivered(made, out, "pow")
-
-
-def _with_object(operator: Any, apply: Callable[[Any, Any], Any], x: Any, other: Any) -> Any:
-    """An operator with an array, or with an object that overrides; else NotImplemented."""
-    if isinstance(other, np.ndarray):
-        return apply(x, from_numpy(other))
-    if hasattr(type(other), "__torch_function__"):
-        return recorder.taken_over(operator, (x, other), {})
-    return NotImplemented
-
-
-class Tensor:
+class Tensor(Operators):
     """An n-dimensional array with automatic differentiation (PyTorch's `torch.Tensor`).
 
     >>> import rushlight as torch
@@ -627,10 +549,10 @@ class Tensor:
 
     def _shared_array(self) -> Any:
         """The elements as stored, in an array that others may write while it lives."""
-        array = self._array()
         buffer = realised(self._storage)
         if not buffer.is_shared:
             before_sharing(buffer)
+        array = self._array_on(buffer)
         buffer.export(array)
         return array
 
@@ -753,7 +675,7 @@ class Tensor:
         return self.flip(0) if self._shape else self
 
     def __contains__(self, element: Any) -> bool:
-        if not isinstance(element, _ELEMENTS):
+        if not isinstance(element, ELEMENTS):
             raise errors.cannot_contain(element)
         return bool((self == element).any())
 
@@ -798,123 +720,8 @@ class Tensor:
 
         return serialization.reduce_tensor(self)
 
-    # -- operators
 
-    __add__ = _operator(arithmetic.ADD)
-    __radd__ = _reflected(arithmetic.ADD)
-    __sub__ = _operator(arithmetic.SUB)
-    __rsub__ = _reflected(arithmetic.SUB)
-    __mul__ = _operator(arithmetic.MUL)
-    __rmul__ = _reflected(arithmetic.MUL)
-    __truediv__ = _operator(arithmetic.DIV)
-    __rtruediv__ = _reflected(arithmetic.DIV)
-    __rdiv__ = __rtruediv__  # PyTorch still has Python 2's names
-
-    def __div__(input, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Any:
-        if not isinstance(other, _OPERANDS) and not isinstance(other, np.ndarray):
-            return _with_object(Tensor.__div__, arithmetic.div, input, other)
-        return _delivered(
-            arithmetic.div(input, as_operand(other), rounding_mode=rounding_mode), out, "div"
-        )
-
-    __floordiv__ = _operator(arithmetic.floor_divide)
-    __rfloordiv__ = _reflected(arithmetic.floor_divide)
-    __mod__ = _operator(arithmetic.remainder)
-    __rmod__ = _reflected(arithmetic.remainder)
-
-    def __pow__(input, exponent: Any, out: Any = None) -> Any:
-        return _power(input, exponent, out)
-
-    def __ipow__(input, exponent: Any) -> Any:  # type: ignore[misc]  # has no `out`
-        if not isinstance(exponent, _OPERANDS) and not isinstance(exponent, np.ndarray):
-            return _with_object(Tensor.__ipow__, Tensor.__ipow__, input, exponent)
-        return input.pow_(as_operand(exponent))
-
-    __rpow__ = _reflected(arithmetic.pow)
-
-    def __matmul__(input, other: Any, out: Any = None) -> Any:
-        if out is not None:
-            return _delivered(contract.matmul(input, other), out, "matmul")
-        if isinstance(other, Tensor):
-            return contract.matmul(input, other)
-        if isinstance(other, np.ndarray):
-            return NotImplemented
-        return _with_object(Tensor.__matmul__, contract.matmul, input, other)
-
-    def __rmatmul__(input, other: Any, out: Any = None) -> Any:
-        if out is not None:
-            return _delivered(contract.matmul(other, input), out, "matmul")
-        if isinstance(other, Tensor):
-            return contract.matmul(other, input)
-        if isinstance(other, _OPERANDS):
-            return NotImplemented
-        return _with_object(
-            Tensor.__rmatmul__, lambda a, b: contract.matmul(b, a), input, other
-        )
-
-    def __neg__(self) -> Tensor:
-        return arithmetic.NEG(self)
-
-    def __pos__(input, out: Any = None) -> Tensor:
-        return _delivered(arithmetic.positive(input), out, "positive")
-
-    def __abs__(input, out: Any = None) -> Tensor:
-        return _delivered(selection.abs(input), out, "abs")
-
-    def __invert__(self) -> Tensor:
-        if not self.dtype.is_integral:
-            raise errors.only_of_integers("~", self.dtype)
-        return bitwise.BITWISE_NOT(self)
-
-    __and__ = _operator(bitwise.BITWISE_AND)
-    __rand__ = _reflected(bitwise.BITWISE_AND)
-    __or__ = _operator(bitwise.BITWISE_OR)
-    __ror__ = _reflected(bitwise.BITWISE_OR)
-    __xor__ = _operator(bitwise.BITWISE_XOR)
-    __rxor__ = _reflected(bitwise.BITWISE_XOR)
-    __lshift__ = _operator(bitwise.SHIFT_LEFT)
-    __rlshift__ = _reflected(bitwise.SHIFT_LEFT)
-    __rshift__ = _operator(bitwise.SHIFT_RIGHT)
-    __rrshift__ = _reflected(bitwise.SHIFT_RIGHT)
-    __lt__ = _operator(comparison.LT)
-    __le__ = _operator(comparison.LE)
-    __gt__ = _operator(comparison.GT)
-    __ge__ = _operator(comparison.GE)
-    __eq__ = _operator(comparison.EQ)
-    __ne__ = _operator(comparison.NE)
-
-
-def _in_place_operator(symbol: str, method: str) -> Callable[[Tensor, Any], Tensor]:
-    """`x += y` is `x.add_(y)`: every alias of x sees it."""
-
-    def operator(input: Tensor, other: Any, out: Any = None) -> Tensor:
-        if out is not None:
-            return _delivered(operator(input, other), out, symbol)
-        if not isinstance(other, _OPERANDS) and not isinstance(other, np.ndarray):
-            return _with_object(operator, operator, input, other)
-        return getattr(input, method)(as_operand(other))
-
-    operator.__name__, operator.__qualname__ = symbol, f"Tensor.{symbol}"
-    return operator
-
-
-for _symbol, _method in (
-    ("__iadd__", "add_"), ("__isub__", "sub_"), ("__imul__", "mul_"), ("__itruediv__", "div_"),
-    ("__idiv__", "div_"),
-    ("__ifloordiv__", "floor_divide_"), ("__imod__", "remainder_"),
-    ("__iand__", "bitwise_and_"), ("__ior__", "bitwise_or_"), ("__ixor__", "bitwise_xor_"),
-    ("__ilshift__", "bitwise_left_shift_"), ("__irshift__", "bitwise_right_shift_"),
-):  # fmt: skip
-    setattr(Tensor, _symbol, _in_place_operator(_symbol, _method))
-
-
-for _symbol, _member in vars(Tensor).items():
-    if getattr(_member, "__name__", "") == "operator":
-        _member.__name__ = _symbol
-        _member.__qualname__ = f"Tensor.{_symbol}"
 hooks.tensor_class = Tensor
-_ELEMENTS = (Tensor, int, float, bool, complex, np.number)
-_OPERANDS = (*_ELEMENTS, np.bool_)
 
 
 def _in_class(x: Any, cls: Any) -> Any:
@@ -925,11 +732,6 @@ def _in_class(x: Any, cls: Any) -> Any:
         if not name.startswith("__") and hasattr(source, name):
             setattr(out, name, getattr(source, name))
     return out
-
-
-def as_operand(x: Any) -> Any:
-    """A NumPy array among the operands as a tensor on its memory."""
-    return from_numpy(x) if isinstance(x, np.ndarray) else x
 
 
 _NATIVE: dict[dtype, Any] = {

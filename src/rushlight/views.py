@@ -198,9 +198,9 @@ def whole_number(op: str, name: str, given: Any) -> int:
     raise TypeError(f"{op}(): argument '{name}' must be int, not {type(given).__name__}")
 
 
-def whole_numbers(op: str, name: str, given: Sequence[Any]) -> Shape:
+def whole_numbers(op: str, name: str, given: Sequence[Any]) -> Shape:  # hot
     """Several of them; PyTorch looks closely at the first only, and takes bools after it."""
-    if _INT.issuperset(map(type, given)):
+    if ONLY_INT.issuperset(map(type, given)):
         return tuple(given)
     later = enumerate(given)
     return tuple(
@@ -208,7 +208,7 @@ def whole_numbers(op: str, name: str, given: Sequence[Any]) -> Shape:
     )
 
 
-_INT = {int}
+ONLY_INT = frozenset((int,))
 
 
 def flag(op: str, name: str, given: Any) -> bool:  # hot

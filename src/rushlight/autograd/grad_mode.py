@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any  # decorates any function
 
-from rushlight import views
+from rushlight import errors, views
 from rushlight.config import scopes
 
 
@@ -19,10 +19,10 @@ class Decorating:
     """A context manager that may also be put around functions and generators."""
 
     def __enter__(self) -> Any:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "__enter__")
 
     def __exit__(self, *exc: object) -> None:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "__exit__")
 
     def clone(self) -> Any:
         """One more of the kind, for one call of a decorated function."""

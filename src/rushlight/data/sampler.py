@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
 import rushlight as rl
+from rushlight import errors
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -25,7 +26,7 @@ class Sampler(Generic[T_co]):
             )
 
     def __iter__(self) -> Iterator[T_co]:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "__iter__")
 
 
 class SequentialSampler(Sampler[int]):

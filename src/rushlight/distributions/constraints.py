@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import rushlight as rl
+from rushlight import errors
 from rushlight.tensor import Tensor
 
 
@@ -21,7 +22,7 @@ class Constraint:
 
     def check(self, value: Tensor) -> Tensor:
         """True for each value inside."""
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "check")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__.lstrip('_')}()"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import rushlight as rl
+from rushlight import errors
 from rushlight.distributions import constraints
 from rushlight.distributions.distribution import Centred, Distribution
 from rushlight.distributions.exp_family import ExponentialFamily
@@ -39,7 +40,7 @@ class _LocationScale(Distribution):
         return self.loc + self._standard(shape) * self.scale
 
     def _standard(self, shape: Shape) -> Tensor:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "_standard")
 
     def _scaled(self, value: Tensor) -> Tensor:
         self._checked(value)

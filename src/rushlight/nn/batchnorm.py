@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import rushlight as rl
+from rushlight import errors
 from rushlight.advice import warn_caller
 from rushlight.nn import functional as F
 from rushlight.nn import init
@@ -73,7 +74,7 @@ class _NormBase(Module):
             init.zeros_(self.bias)
 
     def _check_input_dim(self, input: Tensor) -> None:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "_check_input_dim")
 
     def extra_repr(self) -> str:
         return (

@@ -93,7 +93,8 @@ def empty_permuted(
     """
     if layout is not None:
         check_layout(layout)
-    shape, order = sizes_of((size,)), sizes_of((physical_layout,))
+    shape = sizes_of("empty_permuted", "size", (size,))
+    order = sizes_of("empty_permuted", "physical_layout", (physical_layout,))
     if len(shape) != len(order):
         raise RuntimeError(
             f"empty_permuted: Number of dimensions in size does not match the length of the "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from operator import index
 from typing import Any  # fill values are numbers, sizes come in several forms
 
 from rushlight import config, errors, views
@@ -63,23 +62,11 @@ def unrelated(made: Any, *others: Any) -> Any:
 # -- arguments
 
 
-def sizes_of(args: tuple[Any, ...]) -> views.Shape:
+def sizes_of(op: str, name: str, args: tuple[Any, ...]) -> views.Shape:
     """Sizes given as `f(2, 3)` or `f((2, 3))`."""
     if len(args) == 1 and isinstance(args[0], list | tuple):
         args = tuple(args[0])
-    if not _INT.issuperset(map(type, args)):
-        args = tuple([_size(s, i) for i, s in enumerate(args)])
-    return args
-
-
-_INT = {int}
-
-
-def _size(given: Any, at: int) -> int:
-    """One of several sizes; a bool is refused as the first only, as by PyTorch."""
-    if not hasattr(given, "__index__") or (isinstance(given, bool) and not at):
-        raise TypeError(f"sizes must be ints, but got {type(given).__name__} at pos {at + 1}")
-    return int(index(given))
+    return views.whole_numbers(op, name, args)
 
 
 def check_sizes(op: str, sizes: views.Shape) -> None:
@@ -97,11 +84,11 @@ def sizes_given(
 ) -> views.Shape:
     """Sizes by position, or by keyword under this name; not both."""
     if not named:
-        return sizes_of(args)
+        return sizes_of(op, name, args)
     given = given_by(op, named, name)
     if args:
         raise TypeError(f"{op}() got multiple values for argument {name!r}")
-    return sizes_of((given,))
+    return sizes_of(op, name, (given,))
 
 
 def merged(
@@ -361,7 +348,8 @@ def empty_strided(
     """
     if layout is not None:
         check_layout(layout)
-    view = views.View(sizes_of((size,)), sizes_of((stride,)), 0)
+    shape = sizes_of("empty_strided", "size", (size,))
+    view = views.View(shape, sizes_of("empty_strided", "stride", (stride,)), 0)
     count = views.span(view)[1] if views.numel(view.shape) else 0
     made = FULL(shape=(count,), value=0, dtype=dtype or config.default_dtype())
     return with_grad(made.as_strided(view.shape, view.strides), requires_grad, device)

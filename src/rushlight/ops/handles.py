@@ -134,7 +134,7 @@ def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
     """
     from rushlight.trace.record import set_view  # ops come before tensors
 
-    shape = sizes_of(sizes)
+    shape = sizes_of("resize_", "size", sizes)
     if input.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     if any(size < 0 for size in shape):
@@ -195,8 +195,11 @@ def set_(
         view = View(source._shape, source._strides, source._offset)
     else:
         count = stored_elements(input)
-        shape = (count,) if size is None else sizes_of((size,))
-        strides = views.contiguous_strides(shape) if stride is None else sizes_of((stride,))
+        shape = (count,) if size is None else sizes_of("set_", "size", (size,))
+        if stride is None:
+            strides = views.contiguous_strides(shape)
+        else:
+            strides = sizes_of("set_", "stride", (stride,))
         view = View(shape, strides, storage_offset)
         if views.numel(shape) and views.span(view)[1] > count:
             raise RuntimeError(

@@ -36,7 +36,7 @@ from rushlight.views import Shape, View
 def _own_shape(x: Any, shape: tuple[Any, ...], named: dict[str, Any], op: str) -> Shape:
     if named:
         shape = (named.get("shape", named.get("size")),)
-    return views.resolve_shape(op, sizes_of(shape), x._shape)
+    return views.resolve_shape(op, sizes_of(op, "shape", shape), x._shape)
 
 
 @public("Tensor")
@@ -127,7 +127,7 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
             [3., 4., 5.]])
     """
     at = views.dim_index("unflatten", dim, input.ndim)
-    sizes = sizes_of((sizes,))
+    sizes = sizes_of("unflatten", "sizes", (sizes,))
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     known = views.numel([s for s in sizes if s != -1])
@@ -519,7 +519,8 @@ def as_strided(
     tensor([[0., 1., 2.],
             [1., 2., 3.]])
     """
-    shape, strides = sizes_of((size,)), sizes_of((stride,))
+    shape = sizes_of("as_strided", "size", (size,))
+    strides = sizes_of("as_strided", "stride", (stride,))
     offset = input._offset if storage_offset is None else int(storage_offset)
     if len(shape) != len(strides):
         raise RuntimeError(

@@ -52,7 +52,7 @@ def under_autocast(name: str, function: Function) -> Function:
         lowered = scopes.autocast
         if lowered is None:
             try:
-                if fitted is not None and (kwargs or len(args) > first):
+                if kwargs or len(args) > first:
                     args, kwargs = fitted(args, kwargs)
                 return function(*args, **kwargs)
             except Exception as error:

@@ -26,12 +26,20 @@ from typing import Any
 import numpy as np
 
 import rushlight as rl
+from rushlight import errors
 from rushlight.arrays import tensor_of_array, tensor_of_number
 from rushlight.nn.hooks import RemovableHandle, insert_hook
 from rushlight.nn.module import clear_gradient, type_text
 from rushlight.ops import creation
 from rushlight.optim.batch import Batch, Watch, update_all
 from rushlight.optim.matching import matched, merged
+from rushlight.optim.step_hooks import AFTER_STEPS, BEFORE_STEPS, StepHook
+from rushlight.optim.step_hooks import (  # PyTorch has them in this module
+    register_optimizer_step_post_hook as register_optimizer_step_post_hook,
+)
+from rushlight.optim.step_hooks import (
+    register_optimizer_step_pre_hook as register_optimizer_step_pre_hook,
+)
 from rushlight.tensor import Tensor
 from rushlight.trace import before_steady_steps, flush
 
@@ -46,24 +54,6 @@ class _Required:
 
 required = _Required()
 
-_step_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-_step_post_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-STEP_HOOKS = (_step_pre_hooks, _step_post_hooks)  # of every optimizer
-
-
-def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(optimizer, args, kwargs)` before the step of every optimizer."""
-    handle = RemovableHandle(_step_pre_hooks)
-    _step_pre_hooks[handle.id] = hook
-    return handle
-
-
-def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(optimizer, args, kwargs)` after the step of every optimizer."""
-    handle = RemovableHandle(_step_post_hooks)
-    _step_post_hooks[handle.id] = hook
-    return handle
-
 
 class Optimizer:
     """Base of all optimizers; see the note on rules at the top of this file.
@@ -73,9 +63,7 @@ class Optimizer:
 
     STATE: tuple[str, ...] = ()
     NUMBERS: tuple[str, ...] = ("step",)
-    OptimizerPreHook = OptimizerPostHook = Callable[
-        ..., Any
-    ]  # PyTorch's names of what it calls
+    OptimizerPreHook = OptimizerPostHook = StepHook
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -126,7 +114,7 @@ class Optimizer:
 
         `is_first` says that the state tensors have just been made.
         """
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "advance")
 
     @staticmethod
     def update(
@@ -137,7 +125,7 @@ class Optimizer:
         hyper: tuple[float, ...],
     ) -> None:
         """Update a parameter and its state in place."""
-        raise NotImplementedError
+        raise NotImplementedError("an optimizer without `update` has a `step` of its own")
 
     # ---- stepping
 
@@ -467,7 +455,7 @@ def _around_step(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def run(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         before = self._optimizer_step_pre_hooks
-        for hook in chain(_step_pre_hooks.values(), before.values()):
+        for hook in chain(BEFORE_STEPS.values(), before.values()):
             result = hook(self, args, kwargs)
             if result is not None:
                 args, kwargs = _new_arguments(step, result)
@@ -475,7 +463,7 @@ def _around_step(step: Callable[..., Any]) -> Callable[..., Any]:
         before_steady_steps()  # a batch of another size needs no other step
         out = step(self, *args, **kwargs)
         after = self._optimizer_step_post_hooks
-        for hook in chain(after.values(), _step_post_hooks.values()):
+        for hook in chain(after.values(), AFTER_STEPS.values()):
             hook(self, args, kwargs)
         flush()
         return out

@@ -20,6 +20,7 @@ from rushlight import errors
 from rushlight.config import process
 from rushlight.surface import NAMESPACES
 from rushlight.tensor import Tensor, disabled_torch_function
+from rushlight.tensor_operators import Operators
 
 Function = Callable[..., Any]
 
@@ -186,7 +187,7 @@ def activate() -> None:
         for function in public_functions():
             if function.__name__ not in _KEPT:
                 _watch(function)
-        for name, member in tuple(vars(Tensor).items()):
+        for name, member in tensor_members().items():
             _watch_member(name, member)
 
 
@@ -194,6 +195,11 @@ def public_functions() -> list[FunctionType]:
     """The functions of every namespace, each once."""
     found = {id(f): f for space in NAMESPACES.values() for f in space.values()}
     return list(found.values())  # type: ignore[arg-type]
+
+
+def tensor_members() -> dict[str, Any]:
+    """The attributes of Tensor's class, with the operators of its base."""
+    return {**vars(Operators), **vars(Tensor)}
 
 
 def is_method(name: str, member: Any) -> bool:

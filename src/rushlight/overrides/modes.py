@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self  # functions of any signature
 
+from rushlight import errors
 from rushlight.overrides.dispatch import activate, scopes
 
 
@@ -27,7 +28,7 @@ class TorchFunctionMode:
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "__torch_function__")
 
     def __enter__(self) -> Self:
         activate()

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any  # functions of any signature
 
-from rushlight.overrides.dispatch import is_method
+from rushlight.overrides.dispatch import is_method, tensor_members
 from rushlight.surface import NAMESPACES, is_factory
 from rushlight.tensor import Tensor
 
@@ -24,7 +24,7 @@ def _names() -> dict[Function, str]:
         prefix = _MODULES.get(space, f"{space}.")
         for name, function in functions.items():
             found.setdefault(function, f"torch.{prefix}{name}")
-    for name, member in vars(Tensor).items():
+    for name, member in tensor_members().items():
         if is_method(name, member):
             is_property = isinstance(member, property)
             found.setdefault(member.__get__ if is_property else member, f"torch.Tensor.{name}")

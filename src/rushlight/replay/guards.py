@@ -17,7 +17,8 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any  # any object of the user's
 
-from rushlight.optim.optimizer import STEP_HOOKS, Optimizer
+from rushlight.optim.optimizer import Optimizer
+from rushlight.optim.step_hooks import AFTER_STEPS, BEFORE_STEPS
 from rushlight.random.generator import Generator
 from rushlight.replay.snapshot import Snapshot
 from rushlight.tensor import Tensor
@@ -217,7 +218,7 @@ class Guards:
         for name in ("param_groups", "state", "defaults", "step"):
             self._snapshot.add_name(own, name)
         tables = [table for name, table in own.items() if name.endswith("_hooks")]
-        for table in (*tables, *STEP_HOOKS):
+        for table in (*tables, BEFORE_STEPS, AFTER_STEPS):
             self._snapshot.add_empty(table)  # hooks are code to run
         self._snapshot.add_size(found.state)
         self._snapshot.add_list(found.param_groups)

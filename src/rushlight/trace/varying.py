@@ -45,8 +45,10 @@ def sizes_of(type: TensorType) -> frozenset[int]:  # hot
 def note(types: Sequence[TensorType], others: Iterable[Sequence[TensorType]]) -> None:
     """Learn from the types of a step, and those of other steps at the same place."""
     alike = [o for o in others if len(o) == len(types)]
+    if len(alike) + 1 < OFTEN:
+        return
     for i, type in enumerate(types):
-        if len(alike) + 1 >= OFTEN and _may_vary(type):
+        if _may_vary(type):
             _note_one(type, {o[i] for o in alike})
 
 

@@ -19,7 +19,7 @@ class TorchDispatchMode:
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "__torch_dispatch__")
 
     def __enter__(self) -> NoReturn:
         raise errors.not_there(

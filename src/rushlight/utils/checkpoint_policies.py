@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any  # operations take and return anything
 
-from rushlight import ops, tree
+from rushlight import errors, ops, tree
 from rushlight.operators import OpOverload, OpOverloadPacket
 from rushlight.overrides.modes import TorchFunctionMode
 from rushlight.tensor import Tensor
@@ -124,7 +124,7 @@ class _Watching(TorchFunctionMode):
         return self.seen(func, name, args, kwargs)
 
     def seen(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "seen")
 
     def call_of(self, name: str, args: Any, kwargs: Any) -> _Call:
         """Which call this is."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import rushlight as rl
+from rushlight import errors
 from rushlight.distributions import constraints
 from rushlight.distributions.transforms.transform import Shape, Transform
 from rushlight.distributions.utils import sum_rightmost
@@ -184,10 +185,10 @@ class _SideBySide(Transform):
         return made
 
     def _parts(self, x: Tensor) -> Sequence[Tensor]:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "_parts")
 
     def _joined(self, parts: Sequence[Tensor]) -> Tensor:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "_joined")
 
     def _call(self, x: Tensor) -> Tensor:
         pairs = zip(self.transforms, self._parts(x), strict=True)

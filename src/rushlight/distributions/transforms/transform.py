@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, ClassVar, Self
 
+from rushlight import errors
 from rushlight.distributions import constraints
 from rushlight.tensor import Tensor
 
@@ -82,14 +83,14 @@ class Transform:
             self._last = (x, y)
 
     def _call(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "_call")
 
     def _inverse(self, y: Tensor) -> Tensor:
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "_inverse")
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """log |dy / dx| of each value."""
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "log_abs_det_jacobian")
 
     def forward_shape(self, shape: Shape) -> Shape:
         """The shape of results for arguments of a shape."""

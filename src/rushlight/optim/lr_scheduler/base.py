@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from rushlight import errors
 from rushlight.optim.optimizer import Optimizer
 from rushlight.tensor import Tensor
 
@@ -59,7 +60,7 @@ class LRScheduler:
 
     def get_lr(self) -> list[Any]:
         """The rates of the epoch that has begun."""
-        raise NotImplementedError
+        raise errors.left_to_subclasses(self, "get_lr")
 
     def _check_called_within_step(self) -> None:
         if not self._get_lr_called_within_step:
