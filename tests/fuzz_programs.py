@@ -428,7 +428,7 @@ def trial(lines: Lines) -> tuple[str, str]:
         if found := with_new_sizes(lines):
             return way, found
     except Raised as raised:
-        if re.search(differences.REFUSED, str(raised)):
+        if differences.is_refused(str(raised), lines):
             return "", "refused"
         if "does not require grad" in str(raised) and "requires_grad" in want.free:
             return "", "refused"

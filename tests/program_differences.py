@@ -33,6 +33,12 @@ REFUSED = (
     r"gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
     r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
 )
+# The same in programs that have a certain statement: PyTorch wraps indices of take_along_dim
+# around, and saves of operands that were made in inference mode only what gradients will need.
+REFUSED_WITH = (
+    ("index out of range", r"take_along_dim\("),
+    ("Inference tensors cannot be saved", r"inference_mode"),
+)
 # What writes to operands whose version stays what it was (parts that unsafe_chunk gives).
 UNSEEN = r"(batch|instance)_norm\(|lambda a: v.*_\(.*_\(a\)"
 # Functions whose results never have a history here; PyTorch gives them one that it refuses to
@@ -108,6 +114,14 @@ def _depends(t: torch.Tensor, leaves: list[torch.Tensor]) -> bool:
         return "ZeroTensors are immutable" not in str(error)
     least = 1000 * torch.finfo(total.dtype).eps * (1 + float(total.detach()))
     return any(g is not None and bool((~(g.abs() <= least)).any()) for g in gradients)
+
+
+def is_refused(error: str, lines: list[str]) -> bool:
+    """Whether one of the rules says that only we raise such an error in a program."""
+    if re.search(REFUSED, error):
+        return True
+    text = "\n".join(lines)
+    return any(said in error and re.search(line, text) for said, line in REFUSED_WITH)
 
 
 def is_misread(line: str, names: dict[str, Any]) -> bool:
@@ -231,10 +245,23 @@ def _has_tiny_pivot(upper: torch.Tensor) -> bool:
     return sizes.numel() > 0 and bool((pivots <= least[..., 0]).any())
 
 
+_FACTORED = r"cholesky_inverse|ldl_solve"
+
+
+def _is_conjugate(line: str, names: dict[str, Any]) -> bool:
+    """A conjugate view is compared as a copy, which is set to nothing."""
+    return any(t.is_conj() or t.is_neg() for t in _operands(line, names))
+
+
+def _has_nan(line: str, names: dict[str, Any]) -> bool:
+    """Margins that are not a number count as kept."""
+    return any(bool(t.detach().isnan().any()) for t in _operands(line, names))
+
+
 def _has_complex_diagonal(line: str, names: dict[str, Any]) -> bool:
     """LAPACK takes the diagonal of a factor as real where it multiplies."""
     for call in ast.walk(ast.parse(line)):
-        if isinstance(call, ast.Call) and "cholesky_inverse" in ast.unparse(call.func):
+        if isinstance(call, ast.Call) and re.search(_FACTORED, ast.unparse(call.func)):
             value = call.args[0] if call.args else call.func.value
             factor = eval(ast.unparse(value), dict(names)).detach()
             if factor.is_complex() and bool(factor.diagonal(dim1=-2, dim2=-1).imag.any()):
@@ -294,7 +321,7 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"masked_scatter_|index_put_|\.put_\(|add(mm|bmm|mv|r)_\(", _reads_its_target),
     (r"_\(", _reads_beside_its_target),
     (r"lambda a: v.*_\(.*_\(a\)", _shares_memory),
-    (r"cholesky_inverse", _has_complex_diagonal),
+    (_FACTORED, _has_complex_diagonal),
     (r"sigmoid\(\)\.log\(\)", _is_infinite),
     (r"_ex\(", _has_failed),
     (r"\.lu(_factor|_factor_ex)?\(", _has_no_pivot),
@@ -305,5 +332,7 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"conv", _has_no_elements),
     (r"polar\(", _has_negative_size),
     (r"native_group_norm", _derives_statistics),
+    (r"is_set_to", _is_conjugate),
+    (r"multi(label)?_margin_loss", _has_nan),
     (tables.FORWARD, _overlaps),
 )

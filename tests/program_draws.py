@@ -164,7 +164,8 @@ class Draw:
         uses, makes = names_of(statement)
         now, kept = self._versions(), self._kept()
         for e, t in self.tensors():
-            written = state.get(e, now[e]) != now[e] and name_in(e) in uses
+            is_written = state.get(e, now[e]) != now[e] or ".data." in statement
+            written = is_written and name_in(e) in uses | makes
             if written and (overlaps(t) or t.untyped_storage().data_ptr() in kept):
                 raise Refused  # what a write through it does is not defined
         if re.search(tables.FORWARD, statement):

@@ -205,7 +205,7 @@ def _scatter(op: str, x: Any, dim: int, index: Any, source: Any, kind: str) -> A
     if is_tensor and source.dtype is not x.dtype:
         raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype")
     if not views.numel(index._shape):
-        return x.clone()
+        return unrelated(x.clone(), source)
     shape = x._shape
     if not shape:
         x = x.reshape(1)
@@ -516,7 +516,7 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     chosen = mask.expand(shape)
     wide = input.expand(shape)
     if not source.numel() or not wide.numel():
-        return wide.clone()
+        return unrelated(wide.clone(), source)
     count = chosen.reshape(-1).to(dt.int64).cumsum(0)
     places = WHERE(chosen.reshape(-1), count - 1, 0)
     values = NTH(source.reshape(-1), places).reshape(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any  # operands are tensors
 
 from rushlight import config, errors
@@ -146,7 +147,7 @@ def _smoothed(
     if weight is not None:
         logs = logs * weight.reshape([-1 if i == dim else 1 for i in range(logs.ndim)])
     even = WHERE(target.long() == ignore_index, 0, -logs.sum(dim))
-    return loss * (1 - smoothing) + even * (smoothing / classes)
+    return loss * (1 - smoothing) + even * (smoothing / max(classes, 1))
 
 
 @public("F")
@@ -226,7 +227,7 @@ def _probability_loss(
             f"the input's shape {list(logs.shape)}, got {list(target.shape)}"
         )
     if smoothing > 0:
-        target = target * (1 - smoothing) + smoothing / logs.shape[dim]
+        target = target * (1 - smoothing) + smoothing / max(logs.shape[dim], 1)
     product = logs * target
     if weight is not None:
         product = product * weight.reshape([-1 if i == dim else 1 for i in range(logs.ndim)])
@@ -234,7 +235,7 @@ def _probability_loss(
     if reduction == "none":
         return loss
     total = loss.sum()
-    return total if reduction == "sum" else total / (logs.numel() // logs.shape[dim])
+    return total if reduction == "sum" else total / loss.numel()
 
 
 @public("F")
@@ -270,7 +271,7 @@ def linear_cross_entropy(
         )
     *classes, features = linear_weight.shape
     bias = None if linear_bias is None else linear_bias.reshape(-1)
-    logits = linear(input, linear_weight.reshape(-1, features), bias)
+    logits = linear(input, linear_weight.reshape(math.prod(classes), features), bias)
     if len(classes) > 1:
         logits = logits.unflatten(-1, classes)
     return cross_entropy(

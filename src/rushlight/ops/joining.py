@@ -8,7 +8,7 @@ from typing import Any  # operands are tensors
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.dtypes import dtype
-from rushlight.ops.creation import FULL
+from rushlight.ops.creation import FULL, unrelated
 from rushlight.ops.rearrange import constant_pad
 from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
 from rushlight.views import Shape
@@ -86,10 +86,13 @@ def cat(tensors: Any, dim: int = 0) -> Any:
                 f"{errors.shape_text(first)} but got {errors.shape_text(p._shape)} for tensor "
                 f"number {i} in the list."
             )
-    if _is_data(full):
-        whole = (*first[:at], sum([p._shape[at] for p in full]), *first[at + 1 :])
-        return _joined_now(full, at, kind, whole)
-    return CAT(*full, dim=at, sizes=tuple(p._shape[at] for p in full), dtype=kind)
+    sizes = tuple([p._shape[at] for p in full])
+    if _is_data(parts):
+        return _joined_now(full, at, kind, (*first[:at], sum(sizes), *first[at + 1 :]))
+    made = CAT(*full, dim=at, sizes=sizes, dtype=kind)
+    if len(full) == len(parts):
+        return made
+    return unrelated(made, *(p for p in parts if p._shape == (0,)))
 
 
 def _is_data(parts: Sequence[Any]) -> bool:

@@ -92,6 +92,14 @@ def symmetric(a: Any) -> Any:
     return below + below.mH + real_part(a.diagonal(0, -2, -1)).diag_embed()
 
 
+def as_hermitian(A: Any) -> Any:
+    """A matrix as its values are found with `hermitian=True`; one of no elements has none."""
+    if not A.numel():
+        return A
+    check_square("linalg.eigh", A)
+    return symmetric(A)
+
+
 # -- QR
 
 

@@ -16,11 +16,11 @@ from rushlight.ops.linear_algebra import (
     SVD_OP,
     SVDVALS,
     Array,
+    as_hermitian,
     attempted,
     check_matrix,
     check_square,
     raise_if_failed,
-    symmetric,
 )
 from rushlight.ops.ranges import EYE
 from rushlight.ops.rearrange import constant_pad_nd
@@ -494,7 +494,7 @@ def pinv(
             [0.5000]])
     """
     check_matrix("linalg.pinv", A)
-    a = symmetric(A) if hermitian else A
+    a = as_hermitian(A) if hermitian else A
     rtol = rcond if rtol is None else rtol
     if not A.numel():  # nothing is compared with a tolerance, of whatever shape
         atol = rtol = None

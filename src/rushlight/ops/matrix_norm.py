@@ -9,7 +9,7 @@ from rushlight import views
 from rushlight.argument_kinds import IntList, Ints
 from rushlight.dtypes import dtype
 from rushlight.ops.elementwise import CAST, WHERE
-from rushlight.ops.linear_algebra import SVDVALS, check_matrix, check_square, symmetric
+from rushlight.ops.linear_algebra import SVDVALS, as_hermitian, check_matrix, check_square
 from rushlight.ops.linear_solve import INV, cut_of
 from rushlight.ops.registry import public
 from rushlight.ops.statistics import vector_norm
@@ -143,5 +143,5 @@ def matrix_rank(
     """
     check_matrix("linalg.matrix_rank", A)
     atol, rtol = (tol, 0.0) if tol is not None else (atol, rtol)
-    values = SVDVALS((symmetric(A) if hermitian else A).detach())
+    values = SVDVALS((as_hermitian(A) if hermitian else A).detach())
     return (values > cut_of(values, A.shape, atol, rtol).unsqueeze(-1)).sum(-1)

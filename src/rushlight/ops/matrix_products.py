@@ -157,4 +157,4 @@ def tensorsolve(A: Any, B: Any, dims: IntList | None = None) -> Any:
         raise errors.cannot_multiply(
             "linalg.tensorsolve", A.shape, B.shape, math.prod(shape), B.numel()
         )
-    return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
+    return solve(A.reshape(B.numel(), math.prod(shape)), B.reshape(-1)).reshape(shape)

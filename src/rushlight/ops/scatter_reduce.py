@@ -16,7 +16,7 @@ from rushlight.ops.advanced import (
     placed_parts,
     scatter_lower,
 )
-from rushlight.ops.creation import FILL
+from rushlight.ops.creation import FILL, unrelated
 from rushlight.ops.elementwise import WHERE, conjugate, scaled
 from rushlight.ops.joining import cat
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
@@ -179,7 +179,7 @@ def scatter_reduce(
     if src.dtype is not input.dtype:
         raise RuntimeError("scatter_reduce(): Expected self.dtype to be equal to src.dtype")
     if not index.numel():
-        return input.clone()
+        return unrelated(input.clone(), src)
     shape = input._shape
     x, index, src = (t if t.ndim else t.reshape(1) for t in (input, index, src))
     base = x

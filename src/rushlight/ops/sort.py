@@ -17,6 +17,7 @@ from rushlight.argument_kinds import Ints
 from rushlight.ir.host import takes_batches
 from rushlight.ops import batching, return_types
 from rushlight.ops.advanced import GATHER
+from rushlight.ops.creation import unrelated
 from rushlight.ops.elementwise import check_one_tensor, check_operands, check_tensors
 from rushlight.ops.extremes import amax_vjp
 from rushlight.ops.order_keys import (
@@ -302,7 +303,7 @@ def _median(name: str, op: Op, kind: Any) -> None:
             return _at_position(op, name, input, dim, keepdim, kind)
         flat = input.reshape(-1)
         if not flat.numel():
-            return input.new_full((), _NOTHING.get(input.dtype, math.nan))
+            return unrelated(input.new_full((), _NOTHING.get(input.dtype, math.nan)), input)
         value = _at_position(op, name, flat.detach(), 0, False, kind)[0]
         return EVENLY(flat, value)
 

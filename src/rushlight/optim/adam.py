@@ -6,7 +6,14 @@ import math
 from typing import Any, NamedTuple
 
 import rushlight as rl
-from rushlight.optim.optimizer import Optimizer, check_modes, check_options, number
+from rushlight.optim.optimizer import (
+    Optimizer,
+    as_held,
+    check_modes,
+    check_options,
+    number,
+    number_dtype,
+)
 from rushlight.tensor import Tensor
 
 
@@ -280,7 +287,9 @@ class NAdam(Optimizer):
         mu, next_mu = (
             beta1 * (1 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1)
         )
-        product = numbers["mu_product"] = numbers["mu_product"] * mu
+        kind = number_dtype()  # of PyTorch's product of tensors
+        product = as_held(numbers["mu_product"] * as_held(mu, kind), kind)
+        numbers["mu_product"] = product
         lr, decay = number(group["lr"]), group["weight_decay"]
         of_grad = lr * (1 - mu) / (1 - product)
         of_mean = lr * next_mu / (1 - product * next_mu)

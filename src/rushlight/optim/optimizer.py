@@ -225,7 +225,7 @@ class Optimizer:
     def _read(self, state: dict[str, Any], name: str, group: dict[str, Any]) -> float:
         """A number of a state that this optimizer did not write itself."""
         if state.get(name) is None:
-            state[name] = rl.tensor(self.first_numbers(group)[name], dtype=_number_dtype())
+            state[name] = rl.tensor(self.first_numbers(group)[name], dtype=number_dtype())
         return float(state[name])
 
     def _new_batch(
@@ -246,7 +246,7 @@ class Optimizer:
     ) -> None:
         for name, value in self.first_numbers(group).items():
             if state.get(name) is None:
-                state[name] = rl.tensor(value, dtype=_number_dtype())
+                state[name] = rl.tensor(value, dtype=number_dtype())
         missing = [name for name in names if state.get(name) is None]
         if missing:
             made = dict(zip(names, self.init(param, group), strict=True))
@@ -510,19 +510,26 @@ def _as_tensors(
     """Numbers as the tensors that `state` shows; one tensor serves a whole batch."""
     tensors = {}
     for name, number in numbers.items():
-        kind = dtypes[name] or _number_dtype()
-        if kind is rl.float32:
-            number = _FLOAT32.unpack(_FLOAT32.pack(number))[0]  # as after a restart
+        kind = dtypes[name] or number_dtype()
+        number = as_held(number, kind)
         tensor = tensor_of_number(number, kind)
         fresh[id(tensor)] = (tensor, number)
         tensors[name] = tensor
     return tensors
 
 
+def as_held(number: float, kind: Any) -> float:
+    """A number as a tensor of `state` holds it, and as it is after a restart."""
+    if kind is not rl.float32:
+        return number
+    held: float = _FLOAT32.unpack(_FLOAT32.pack(number))[0]
+    return held
+
+
 _FLOAT32 = struct.Struct("f")
 
 
-def _number_dtype() -> Any:
+def number_dtype() -> Any:
     return rl.float64 if rl.get_default_dtype() == rl.float64 else rl.float32
 
 
