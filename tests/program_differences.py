@@ -253,6 +253,12 @@ def _is_conjugate(line: str, names: dict[str, Any]) -> bool:
     return any(t.is_conj() or t.is_neg() for t in _operands(line, names))
 
 
+def _is_infinite_somewhere(line: str, names: dict[str, Any]) -> bool:
+    """Derivatives at infinities: PyTorch has zeros of its own that stay zero by NaN."""
+    reals = [t.detach() for t in _operands(line, names) if t.is_floating_point()]
+    return any(not bool(t.isfinite().all()) for t in reals)
+
+
 def _has_nan(line: str, names: dict[str, Any]) -> bool:
     """Margins that are not a number count as kept."""
     return any(bool(t.detach().isnan().any()) for t in _operands(line, names))
@@ -332,6 +338,7 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"conv", _has_no_elements),
     (r"polar\(", _has_negative_size),
     (r"native_group_norm", _derives_statistics),
+    (tables.DERIVES, _is_infinite_somewhere),
     (r"is_set_to", _is_conjugate),
     (r"multi(label)?_margin_loss", _has_nan),
     (tables.FORWARD, _overlaps),

@@ -20,6 +20,9 @@ def all_tensors(value: Any, label: str) -> Iterator[tuple[str, Any]]:
     yield from tensors_in(value, label)
 
 
+NEAR_ZERO = 11  # the seed by which what may be a sum that cancels is zero
+
+
 class Noise:
     """Moves each result that a statement makes; whole numbers stay, and equal ones stay equal
     unless they are moved freely, which a singular matrix does not survive. Zeros of derivatives
@@ -48,6 +51,8 @@ class Noise:
             return
         if signs:
             data.masked_fill_(data == 0, -0.0 if self.seed % 2 else 0.0)
+        if self.seed == NEAR_ZERO:
+            data.masked_fill_(data.abs() < 64 * torch.finfo(data.dtype).eps, 0.0)
         stays = torch.isin(data.double(), self.moved)
         data.copy_(torch.where(stays, data, _moved(data, self.seed, self.freely)))
         self.moved = torch.cat([self.moved, data.double().reshape(-1)])

@@ -301,3 +301,21 @@ def test_a_custom_function_may_write_into_a_view():
         assert leaf.grad.tolist() == [2.0, 20.0, 100.0]
         with pytest.raises(RuntimeError, match="leaf"):
             Double.apply(leaf)
+
+
+def test_a_view_is_no_leaf_once_its_base_has_a_history() -> None:
+    weight, base = torch.ones(3, requires_grad=True), torch.ones(3)
+    view = base[:2]
+    base.mul_(weight)
+    assert not view.is_leaf
+    assert view.requires_grad
+
+
+def test_views_of_what_is_detached_in_place_keep_their_history() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    base = weight * 2
+    view = base[:2]
+    base.detach_()
+    assert (base.requires_grad, view.requires_grad, view.is_leaf) == (False, True, False)
+    view.sum().backward()
+    assert weight.grad.tolist() == [2, 2, 0]

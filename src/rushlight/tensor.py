@@ -325,7 +325,8 @@ class Tensor(Operators):
     @property
     def is_leaf(self) -> bool:
         """Whether no operation made it, as far as gradients go."""
-        return self._node is None or isinstance(self._node, AccumulateGrad)
+        node = current_node(self)
+        return node is None or isinstance(node, AccumulateGrad)
 
     @property
     def grad_fn(self) -> Node | None:
@@ -425,7 +426,6 @@ class Tensor(Operators):
         if input._base is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
         input._node = None
-        input._rebased += 1
         return input
 
     @property
