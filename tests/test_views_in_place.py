@@ -304,7 +304,7 @@ def test_a_custom_function_may_write_into_a_view():
 
 
 def test_a_view_is_no_leaf_once_its_base_has_a_history() -> None:
-    weight, base = torch.ones(3, requires_grad=True), torch.ones(3)
+    weight, base = rushlight.ones(3, requires_grad=True), rushlight.ones(3)
     view = base[:2]
     base.mul_(weight)
     assert not view.is_leaf
@@ -312,7 +312,7 @@ def test_a_view_is_no_leaf_once_its_base_has_a_history() -> None:
 
 
 def test_views_of_what_is_detached_in_place_keep_their_history() -> None:
-    weight = torch.ones(3, requires_grad=True)
+    weight = rushlight.ones(3, requires_grad=True)
     base = weight * 2
     view = base[:2]
     base.detach_()
