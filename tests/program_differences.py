@@ -5,8 +5,9 @@ does differently on purpose (docs/differences.md). Each rule is as narrow as its
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import program_tables as tables
@@ -109,11 +110,26 @@ def _depends(t: torch.Tensor, leaves: list[torch.Tensor]) -> bool:
     weights = torch.linspace(0.5, 1.5, t.numel(), dtype=t.real.dtype).reshape(t.shape)
     total = (t * weights).abs().square().sum()
     try:
-        gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+        with _hooks_off(leaves):
+            gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
     except RuntimeError as error:  # what it needs is freed, overwritten or a zero of PyTorch's
         return "ZeroTensors are immutable" not in str(error)
     least = 1000 * torch.finfo(total.dtype).eps * (1 + float(total.detach()))
     return any(g is not None and bool((~(g.abs() <= least)).any()) for g in gradients)
+
+
+@contextlib.contextmanager
+def _hooks_off(leaves: list[torch.Tensor]) -> Iterator[None]:
+    """A hook may make a gradient where there is none."""
+    tables = [t._backward_hooks for t in leaves if t._backward_hooks]
+    kept = [dict(hooks) for hooks in tables]
+    for hooks in tables:
+        hooks.clear()
+    try:
+        yield
+    finally:
+        for hooks, own in zip(tables, kept):
+            hooks.update(own)
 
 
 def is_refused(error: str, lines: list[str]) -> bool:
@@ -259,6 +275,11 @@ def _is_infinite_somewhere(line: str, names: dict[str, Any]) -> bool:
     return any(not bool(t.isfinite().all()) for t in reals)
 
 
+def _has_bytes(line: str, names: dict[str, Any]) -> bool:
+    """Pixels of eight bits are rounded after each dimension, by weights of few bits."""
+    return any(t.dtype is torch.uint8 for t in _operands(line, names))
+
+
 def _has_nan(line: str, names: dict[str, Any]) -> bool:
     """Margins that are not a number count as kept."""
     return any(bool(t.detach().isnan().any()) for t in _operands(line, names))
@@ -339,6 +360,7 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"polar\(", _has_negative_size),
     (r"native_group_norm", _derives_statistics),
     (tables.DERIVES, _is_infinite_somewhere),
+    (r"upsample|interpolate", _has_bytes),
     (r"is_set_to", _is_conjugate),
     (r"multi(label)?_margin_loss", _has_nan),
     (tables.FORWARD, _overlaps),

@@ -499,6 +499,17 @@ def test_batch_norms_can_do_without_running_statistics():
     assert model[0].running_mean is None
 
 
+def test_derivatives_of_what_a_freed_graph_made_still_have_a_history():
+    weight = torch.tensor([0.5, 1.0], requires_grad=True)
+    x = weight * weight
+    x.sum().backward()
+    inner = torch.func.grad(lambda a: a.sin())
+    found = torch.func.grad(inner)(x.sum())
+    assert found.requires_grad
+    with pytest.raises(RuntimeError, match="second time"):
+        found.backward()
+
+
 def test_a_functional_form_writes_to_what_it_is_given():
     x = torch.zeros(2)
     torch.func.functionalize(lambda x: x.add_(1))(x)

@@ -248,6 +248,9 @@ def test_set_and_resize_change_the_view_of_memory():
     a.resize_(2)[0] = 9
     assert b.tolist() == [[9.0, 1.0], [2.0, 3.0]]
     assert rl.arange(2.0).resize_(3, 3).shape == (3, 3)
+    column = rl.arange(6.0).reshape(3, 2)[:, 1:]
+    assert column.resize_(3, 1).stride() == (2, 1), "of the same shape: nothing changes"
+    assert column.tolist() == [[1.0], [3.0], [5.0]]
 
 
 # -- storages

@@ -139,6 +139,8 @@ def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
         raise RuntimeError("cannot resize variables that require grad")
     if any(size < 0 for size in shape):
         raise RuntimeError(f"resize_: negative size in {list(shape)}")
+    if shape == input._shape and memory_format is None:
+        return input
     needed = input._offset + views.numel(shape)
     if needed > stored_elements(input):
         _grow(input, needed)

@@ -223,15 +223,15 @@ class Input(AccumulateGrad):
         self.is_open = True  # until the function that has it as an input returns
 
 
-def starts_of(nodes: Iterable[Node]) -> Iterator[AccumulateGrad]:
-    """Where the history of nodes begins, as far as it is there: leaves, and inputs of functions
-    with what those stand for.
+def starts_of(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Where the history of nodes begins, as far as it is there: leaves, inputs of functions
+    with what those stand for, and nodes that are spent.
     """
     seen = set(nodes)
     stack = list(seen)
     while stack:
         node = stack.pop()
-        if isinstance(node, AccumulateGrad):
+        if isinstance(node, AccumulateGrad) or node.is_spent:
             yield node
         for after, _ in () if node.is_spent else node.next:
             if after is not None and after not in seen:
