@@ -33,7 +33,7 @@ import program_differences as differences
 import program_tables as tables
 import torch
 from program_draws import Draw, execute, literal, name_in, names_of, namespace
-from program_noise import Noise, NoisyOperators, all_tensors
+from program_noise import Noise, NoisyOperators, Settled, all_tensors
 from program_samples import database
 
 import rushlight
@@ -182,7 +182,7 @@ def expected(lines: Lines) -> Expected:
     def spread(line: str, names: dict[str, Any]) -> None:
         now = dict(_versions(names))
         uses, makes = names_of(line)
-        changed = {name_in(n) for n, v in now.items() if versions.get(n, v) != v}
+        changed = {name_in(n) for n, v in now.items() if versions.get(n) != v}
         derives = re.search(tables.DERIVES, line) is not None
         if (
             re.search(differences.FREE, line)
@@ -244,12 +244,16 @@ def _farther(bounds: list[Any], clean: list[Item], other: list[Item]) -> list[An
 
 
 def doubted(want: Expected) -> Expected:
-    """The same values with bounds from more runs: with other results of statements, with those
-    of every operator moved, and with narrow floating numbers that are float64. A value as near
-    to those as PyTorch's own is no fault.
+    """The same values with bounds from more runs: with other results of statements, with zeros
+    for what then is no more than rounding, with results of every operator moved, and with
+    narrow floating numbers that are float64. A value as near to those as PyTorch's own is no
+    fault.
     """
     moved = moved_by_rounding(want.lines, want.found, range(_NOISY, _DOUBTED))
     bounds = [np.maximum(*pair) for pair in zip(want.bounds, moved)]
+    with contextlib.suppress(Raised, Unstable):
+        rounding = {i.label: _AMPLIFIED * b for i, b in zip(want.found, bounds)}
+        bounds = _farther(bounds, want.found, run(torch, want.lines, Settled(rounding)))
     for seed in range(_OPERATORS):
         with contextlib.suppress(Raised), NoisyOperators(seed):
             bounds = _farther(bounds, want.found, run(torch, want.lines))
@@ -599,8 +603,9 @@ def main(arguments: list[str]) -> int:
             if time.monotonic() > end:
                 break
             total += apart(first, min(first + CHUNK, wish.last), not wish.no_samples, end)
+    bad = total["(bad)"]
     report(total)
-    return total["(bad)"]
+    return bad
 
 
 @contextlib.contextmanager

@@ -32,6 +32,7 @@ REFUSED = (
     r"through the graph a second time|torch.gradient expected the coordinates|"
     r"lu: U\[\d+,\d+\] is zero|linalg\.\w+\" not implemented for torch.b?float16|"
     r"gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
+    r"logical_\w+_: a (view of a )?leaf|"
     r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
 )
 # The same in programs that have a certain statement: PyTorch wraps indices of take_along_dim
@@ -286,7 +287,9 @@ def _has_nan(line: str, names: dict[str, Any]) -> bool:
 
 
 def _has_complex_diagonal(line: str, names: dict[str, Any]) -> bool:
-    """LAPACK takes the diagonal of a factor as real where it multiplies."""
+    """LAPACK takes the diagonal of a factor as real where it multiplies, and that of a
+    Hermitian one where it divides.
+    """
     for call in ast.walk(ast.parse(line)):
         if isinstance(call, ast.Call) and re.search(_FACTORED, ast.unparse(call.func)):
             value = call.args[0] if call.args else call.func.value
@@ -343,12 +346,26 @@ def _derives_statistics(line: str, names: dict[str, Any]) -> bool:
     return any(t.requires_grad for t in _operands(line, names))
 
 
+def _requires_gradient(line: str, names: dict[str, Any]) -> bool:
+    """Logical functions in place leave the history as it was before the write."""
+    return any(t.requires_grad for t in _made(line, names) + _operands(line, names))
+
+
+def _vanishes(line: str, names: dict[str, Any]) -> bool:
+    """The GELU of a number below -8 loses all its digits to 1 + erf."""
+    return any(
+        t.is_floating_point() and bool((t.detach() < -3).any()) for t in _operands(line, names)
+    ) and any(bool((t.detach() == 0).any()) for t in _made(line, names))
+
+
 FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"median\(", _repeats),
     (r"masked_scatter_|index_put_|\.put_\(|add(mm|bmm|mv|r)_\(", _reads_its_target),
     (r"_\(", _reads_beside_its_target),
     (r"lambda a: v.*_\(.*_\(a\)", _shares_memory),
-    (_FACTORED, _has_complex_diagonal),
+    (r"cholesky_inverse|ldl_solve\(.*hermitian=True", _has_complex_diagonal),
+    (r"logical_\w+_\(", _requires_gradient),
+    (r"(?i)gelu\(", _vanishes),
     (r"sigmoid\(\)\.log\(\)", _is_infinite),
     (r"_ex\(", _has_failed),
     (r"\.lu(_factor|_factor_ex)?\(", _has_no_pivot),

@@ -9,7 +9,7 @@ from typing import Any
 
 import program_tables as tables
 import torch
-from program_draws import tensors_in
+from program_draws import names_of, tensors_in
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -56,6 +56,27 @@ class Noise:
         stays = torch.isin(data.double(), self.moved)
         data.copy_(torch.where(stays, data, _moved(data, self.seed, self.freely)))
         self.moved = torch.cat([self.moved, data.double().reshape(-1)])
+
+
+class Settled:
+    """Makes zeros of results that are no more than rounding, which on another machine they are:
+    what divides by them is anything, or not a number.
+    """
+
+    def __init__(self, rounding: dict[str, Any]) -> None:
+        self.rounding = rounding  # how large that alone may be, by the label of a result
+
+    def __call__(self, line: str, names: dict[str, Any]) -> None:
+        for name in names_of(line)[1] & names.keys():
+            for label, t in all_tensors(names[name], name):
+                data = _numbers(t)
+                if data is None or label not in self.rounding:
+                    continue
+                most = torch.as_tensor(self.rounding[label])
+                if most.numel() != data.numel():
+                    continue
+                with contextlib.suppress(RuntimeError):  # an expanded tensor
+                    data.masked_fill_(data.abs() <= most.reshape(data.shape), 0)
 
 
 class NoisyOperators(TorchDispatchMode):

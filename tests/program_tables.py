@@ -293,7 +293,7 @@ if {real}.sum().item() > 0.1:\n    {new} = {real} * 2\nelse:\n    {new} = {real}
 if {any}.any():\n    {new} = {x} + 1\nelse:\n    {new} = {x} - 1
 for _ in range({i}):\n    {x}.mul_(0.5)
 {new} = 0\nfor row in {x1}:\n    {new} = {new} + row.sin()
-{new} = {real}\nwhile {new}.abs().sum() > 3:\n    {new} = {new} * 0.4
+{new} = {real}\nwhile 3 < {new}.abs().sum() < inf:\n    {new} = {new} * 0.4
 {new} = {any}.tolist()
 {new} = {any}.sum().item()
 {new} = {any}.nonzero()

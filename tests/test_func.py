@@ -102,6 +102,24 @@ def test_results_of_a_leaf_can_be_differentiated_outside():
     torch.testing.assert_close(x.grad, 6 * x.detach())
 
 
+@pytest.mark.parametrize(
+    "derived",
+    [
+        lambda x: grad(lambda x: (x**3).sum())(x),
+        lambda x: jvp(torch.sin, (x,), (x.cos(),))[1],
+        lambda x: jacrev(lambda x: x.sin().sum())(x),
+    ],
+)
+def test_what_leads_to_a_freed_graph_raises_outside(derived):
+    x = values(3).requires_grad_()
+    y = x.sin()
+    y.sum().backward()
+    found = derived(y.erf())
+    assert found.requires_grad
+    with pytest.raises(RuntimeError, match="second time"):
+        found.sum().backward()
+
+
 def test_a_captured_leaf_is_differentiated_outside_only():
     weight = values(3).requires_grad_()
     x = values(3, seed=1)

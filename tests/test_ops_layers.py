@@ -2,6 +2,9 @@
 PyTorch.
 """
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from parity import check, check_error, normal
@@ -196,6 +199,51 @@ def test_scales_of_integer_products_are_cut_to_integers(name):
     operands = [np.arange(np.prod(s)).reshape(s) for s in shapes[name]]
     check(name, *operands, beta=1.8, alpha=2.2)
     check(name, *operands, beta=0.6, alpha=1.0)
+
+
+@pytest.mark.parametrize("name", ["addmm", "addmv", "addr", "baddbmm", "addbmm"])
+def test_what_a_factor_of_zero_leaves_out_has_a_gradient_of_zero(name):
+    shapes = {
+        "addmm": [(4,), (2, 3), (3, 4)], "addmv": [(2,), (2, 3), (3,)],
+        "addr": [(2, 1), (2,), (3,)], "baddbmm": [(2, 2, 4), (2, 2, 3), (2, 3, 4)],
+        "addbmm": [(2, 4), (2, 2, 3), (2, 3, 4)],
+    }  # fmt: skip
+    x, *factors = (rushlight.ones(s) for s in shapes[name])
+    x.fill_(math.nan).requires_grad_()
+    found = getattr(rushlight, name)(x, *factors, beta=0, alpha=2)
+    assert found.detach().isfinite().all()
+    found.sum().backward()
+    assert x.grad.tolist() == rushlight.zeros_like(x).tolist()
+    assert not getattr(rushlight, name)(x.detach(), *factors, beta=0).requires_grad
+
+
+@pytest.mark.parametrize("factor", [0, 1, 2, 0.5, True, 1j])
+def test_addr_promotes_its_operands_and_checks_its_factors(factor):
+    torch = pytest.importorskip("torch")
+    names = ("float64", "float32", "int64", "bool", "complex64")
+    for kinds in itertools.product(names, repeat=3):
+        try:
+            expected = torch.addr(*_ones(torch, kinds), beta=factor)
+        except RuntimeError:
+            if factor != 1j:  # complex numbers make complex results here
+                with pytest.raises(RuntimeError, match="addr: "):
+                    rushlight.addr(*_ones(rushlight, kinds), beta=factor)
+            continue
+        made = rushlight.addr(*_ones(rushlight, kinds), beta=factor)
+        assert repr(made.dtype).split(".")[1] == repr(expected.dtype).split(".")[1]
+        assert made.tolist() == expected.tolist()
+
+
+def _ones(library, kinds):
+    shapes = ((2, 2), (2,), (2,))
+    return [library.ones(s, dtype=getattr(library, k)) for s, k in zip(shapes, kinds)]
+
+
+def test_products_of_bools_are_not_implemented():
+    x = rushlight.ones(2, 2, dtype=rushlight.bool)
+    for product in (rushlight.mm, rushlight.matmul, rushlight.inner):
+        with pytest.raises(NotImplementedError, match="matmul: .* torch.bool"):
+            product(x, x)
 
 
 def test_a_sum_of_products_takes_its_shape_in_place():

@@ -106,6 +106,17 @@ def test_leaves_and_their_views_are_not_written_under_gradients():
         assert leaf.tolist() == [[2.0, 2.0], [1.0, 1.0]]
 
 
+@pytest.mark.parametrize("name", ["logical_and_", "logical_or_", "logical_xor_", "eq_"])
+def test_a_write_of_truth_values_has_no_gradient(name):
+    leaf = rushlight.tensor([0.5, 0.0, 2.0, 3.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match=f"{name}: a view of a leaf"):
+        getattr(leaf[:2], name)(rushlight.ones(2))
+    x = leaf * 2
+    getattr(x[:2], name)(rushlight.ones(2))
+    x.sum().backward()
+    assert leaf.grad.tolist() == [0, 0, 2, 2]
+
+
 def test_elements_that_meet_in_memory_are_read_before_any_is_written():
     for lib in (rushlight, pytest.importorskip("torch")):
         x = lib.tensor([0.0, 1, 1, 1, 0, 1, 1, 0])

@@ -13,7 +13,7 @@ from typing import Any  # operands are tensors and numbers
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.argument_kinds import Number
-from rushlight.ops.elementwise import conjugate, the_tensor
+from rushlight.ops.elementwise import WHERE, conjugate, the_tensor
 from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
 
 
@@ -28,7 +28,7 @@ def contract_type(a: TensorType, b: TensorType, equation: str) -> TensorType:
     if a.dtype is not b.dtype:
         raise errors.mixed_dtypes("matmul", a.dtype, b.dtype)
     if a.dtype is dt.bool_:
-        raise errors.wrong_dtype("matmul", a.dtype, "numbers")
+        raise errors.not_implemented_for("matmul", a.dtype, "numbers")
     left, right, out = split_equation(equation)
     sizes = dict(zip(left, a.shape, strict=True))
     for letter, size in zip(right, b.shape, strict=True):
@@ -297,13 +297,26 @@ def outer(input: Any, vec2: Any) -> Any:
 # -- products added to something
 
 
-def _checked_scale(op: str, name: str, number: Any, product: Any) -> Any:
-    if product.dtype.is_integral and isinstance(number, float):
-        raise RuntimeError(
-            f"{op}: For integral input tensors, argument {name} must not be a "
-            f"floating point number."
-        )
-    return number
+def _check_scales(op: str, result: dt.dtype, **numbers: Any) -> None:
+    """Raise for a factor that a result of this dtype does not take."""
+    for name, number in numbers.items():
+        if isinstance(number, bool) and result is not dt.bool_:
+            raise RuntimeError(f"{op}: Boolean {name} only supported for Boolean results.")
+        if result.is_integral and isinstance(number, float | complex):
+            raise RuntimeError(
+                f"{op}: For integral input tensors, argument {name} must not be a "
+                f"floating point number."
+            )
+
+
+def _combined(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """beta * input + alpha * product, of one dtype; of the input, a beta of 0 leaves no more
+    than that gradients may be asked by it, which are zero.
+    """
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return WHERE(False, input, product) if input.requires_grad else product
+    return (input if beta == 1 else input * beta) + product
 
 
 def added(op: str, input: Any, product: Any, beta: Any, alpha: Any) -> Any:
@@ -318,10 +331,7 @@ def added(op: str, input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     shape = views.broadcast_shapes(op, input.shape, product.shape)
     if shape != product.shape:
         raise errors.cannot_broadcast(op, (input.shape, product.shape), -1)
-    product = product if alpha == 1 else product * alpha
-    if beta == 0:
-        return product
-    return (input if beta == 1 else input * beta) + product
+    return _combined(input, product, beta, alpha)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
@@ -357,18 +367,15 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Number = 1, alpha: Number = 
     """
     check_ndim("addr", "vec1", vec1, 1)
     check_ndim("addr", "vec2", vec2, 1)
-    product = outer(vec1, vec2)
-    shape = views.broadcast_shapes("addr", input.shape, product.shape)
-    if shape != product.shape:
-        raise errors.cannot_broadcast("addr", (input.shape, product.shape), -1)
-    if product.dtype is dt.bool_:
-        return (
-            product & bool(alpha) if beta == 0 else input & bool(beta) | product & bool(alpha)
-        )
-    _checked_scale("addr", "beta", beta, product)
-    _checked_scale("addr", "alpha", alpha, product)
-    product = product if alpha == 1 else product * alpha
-    return product if beta == 0 else (input if beta == 1 else input * beta) + product
+    dtype = functools.reduce(dt.promote_types, (vec1.dtype, vec2.dtype), input.dtype)
+    _check_scales("addr", dtype, beta=beta, alpha=alpha)
+    shape = (*vec1.shape, *vec2.shape)
+    if views.broadcast_shapes("addr", input.shape, shape) != shape:
+        raise errors.cannot_broadcast("addr", (input.shape, shape), -1)
+    product = outer(vec1.to(dtype), vec2.to(dtype))
+    if dtype is dt.bool_:
+        return input & bool(beta) | product & bool(alpha)
+    return _combined(input.to(dtype), product, beta, alpha)
 
 
 @public("torch", "Tensor", inplace=True, out=True)

@@ -198,7 +198,7 @@ def cross_entropy(
             f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
         )
     if not input.dtype.is_floating_point:
-        raise errors.wrong_dtype("log_softmax", input.dtype, "a floating dtype")
+        raise errors.not_implemented_for("log_softmax", input.dtype, "a floating dtype")
     dim = 1 if input.ndim > 1 else 0
     if input.ndim == 0:
         raise RuntimeError("cross_entropy: Dimension out of range: the input has no dimensions")

@@ -136,7 +136,7 @@ def random_(input: Any, *bounds: Any, generator: Any = None, **named: Any) -> An
     """
     kind = input.dtype
     if kind.is_complex:
-        raise errors.wrong_dtype("random_", kind, "no complex dtype")
+        raise errors.not_implemented_for("random_", kind, "no complex dtype")
     names = ("from", "to") if len(bounds) != 1 or "to" in named else ("to",)
     given = merged("random_", names, bounds, named)
     high, low = given.get("to"), views.whole_number("random_", "from", given.get("from", 0))
