@@ -45,11 +45,12 @@ ONE: dict[str, Bound] = {
     **{
         name: _primitive(name)
         for name in (
-            "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos",
-            "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
+            "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan",
+            "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
             "atanh", "sigmoid", "erf", "erfc", "erfinv",
         )
     },
+    "sqrt": Bound(0.5, 0.5),
     "rsqrt": Bound(1.5, 1.5),  # the reciprocal of a rounded root, which is one step of a kernel
     "sinc": Bound(3, 3),
     "deg2rad": Bound(1, 1),
@@ -101,7 +102,7 @@ TWO: dict[str, Bound] = {
     "pow": _primitive("pow"),
     "atan2": _primitive("atan2"),
     "fmod": _primitive("fmod"),
-    "remainder": _primitive("remainder"),
+    "remainder": Bound(0.5, 0.5),
     "hypot": Bound(2, 2),
     "logaddexp": Bound(3, 3, least=1.0),
     "logaddexp2": Bound(3, 3, least=1.0),

@@ -15,10 +15,9 @@ from rushlight.loops.vecmath.lanes import (
     polynomial,
     power_of_two,
     scale,
-    scale_down,
     select,
 )
-from rushlight.loops.vecmath.registry import call, vector_function
+from rushlight.loops.vecmath.registry import vector_function
 
 LOG2_E = 1.4426950408889634
 # ln 2 as a sum of two numbers of the kind: the first is ln 2 rounded.
@@ -49,17 +48,20 @@ EXP2_SLOPE = {
             1.5252734047885466e-05, 1.3215434592243805e-06, 1.0177980932691791e-07,
             7.07390640843427e-09, 4.46624508101615e-10),
 }
-# (tanh(x) / x - 1) / x^2 in x^2, |x| <= 0.6. Relative error 2^-28.4 and 2^-62.5.
+# (tanh(x) / x - 1) / x^2 in x^2, |x| <= 1. Relative error of tanh: 2^-27.7 and 2^-56.0.
 TANH = {
     "f32": (
-        -0.33333298563957214, 0.13331936299800873, -0.05378471687436104,
-        0.02079862728714943, -0.005897972267121077,
+        -0.33333295583724976, 0.13332346081733704, -0.05387984588742256,
+        0.021486671641469002, -0.007945992052555084, 0.002301195403560996,
+        -0.0003583814832381904,
     ),
     "f64": (
-        -0.33333333333333326, 0.1333333333333187, -0.053968253967262465,
-        0.021869488502662338, -0.00886323486819637, 0.0035921197092195815,
-        -0.0014557643195427822, 0.0005896230335138302, -0.0002375146526463939,
-        9.249248812440728e-05, -3.1181532646370456e-05, 6.504649155873633e-06,
+        -0.3333333333333333, 0.13333333333332914, -0.05396825396805749,
+        0.02186948853146161, -0.008863235462533545, 0.003592127399527943,
+        -0.0014558301813022616, 0.0005900072905571583, -0.00023905717736711038,
+        9.672057343160001e-05, -3.887352266441914e-05, 1.5269141392369623e-05,
+        -5.6436023123312775e-06, 1.8352034671816068e-06, -4.7471495805040204e-07,
+        8.381237988357496e-08, -7.367253487260792e-09,
     ),
 }
 # (sinh(x) / x - 1) / x^2 in x^2, |x| <= 1. Relative error 2^-32.3 and 2^-62.9.
@@ -147,50 +149,48 @@ def expm1(x: Value) -> Value:
 
 @vector_function("sigmoid", ulp=(1.0, 1.0))
 def sigmoid(x: Value) -> Value:
-    """1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) for negative x, so that nothing overflows.
-
-    The quotient is corrected by its remainder, with the low part of the exponential in it.
+    """w / (w + h + l), where exp(-x) is (h + l) / w and w a power of two, so that nothing
+    overflows. The quotient is corrected by its remainder, with l and the rounding error of the
+    sum in it.
     """
-    e = exp_parts(clamp_below(-abs(x), EXP_RANGE[x.kind][0]))
-    inverse, divisor, divisor_low = _one_plus(e)
-    negative = x < 0.0
-    top = select(negative, e.high, 1.0)
-    quotient = top * inverse
-    top_low = select(negative, e.low, 0.0)
-    rest = fma(-quotient, divisor, top) + fma(-quotient, divisor_low, top_low)
-    return scale_down(fma(rest, inverse, quotient), select(negative, e.n, 0))
-
-
-def _one_plus(e: Exponential) -> tuple[Value, Value, Value]:
-    """1 / d rounded, and d = 1 + exp as a sum of two, for exponentials up to 1."""
-    floor = -100 if e.high.kind == "f32" else -1000
-    power = power_of_two(select(e.n < floor, floor, e.n))
-    divisor, error = fast_two_sum(e.high.like(1.0), e.high * power)
-    return 1.0 / divisor, divisor, fma(e.low, power, error)
+    lowest, step, highest = (-104.0, 64, 20.0) if x.kind == "f32" else (-746.0, 512, 40.0)
+    clamped = clamp_above(clamp_below(x, lowest), highest)
+    high, low = LN2[x.kind]
+    n, n_int = nearest(clamped * LOG2_E)
+    r = fma(n, low, fma(n, high, -clamped))
+    tail = fma(r * r, polynomial(r, EXP_TAIL[x.kind]), r)
+    exponential = 1.0 + tail
+    rest = tail - (exponential - 1.0)
+    power = power_of_two(n_int + step)
+    weight = power * 2.0**-step
+    is_light = weight < exponential
+    most, least = select(is_light, exponential, weight), select(is_light, weight, exponential)
+    divisor, error = fast_two_sum(most, least)
+    inverse = 1.0 / divisor
+    remainder = fma(-inverse, error + rest, fma(-inverse, divisor, 1.0))
+    return fma(remainder, inverse, inverse) * power * 2.0**-step
 
 
 @vector_function("tanh", ulp=(1.0, 1.0))
 def tanh(x: Value) -> Value:
-    """A polynomial up to 0.6; beyond, 1 - 2 / (1 + exp(2x)) with the quotient corrected."""
+    """A polynomial up to 1; beyond, 1 - 2 / (1 + exp(2x)), where the quotient is so small that
+    its errors are lost in the rounding of the difference.
+    """
     a = abs(x)
     limited = clamp_above(a, 10.0 if x.kind == "f32" else 20.0)
-    e = exp_parts(2.0 * limited)
-    power = power_of_two(e.n)
-    divisor, error = fast_two_sum(e.high * power, x.like(1.0))
-    divisor_low = fma(e.low, power, error)
-    quotient = 2.0 / divisor
-    rest = fma(-quotient, divisor, 2.0) - quotient * divisor_low
-    large = 1.0 - fma(rest, 0.5 * quotient, quotient)
+    high, low = LN2[x.kind]
+    n, n_int = nearest(limited * (2.0 * LOG2_E))
+    half = fma(n, -0.5 * low, fma(n, -0.5 * high, limited))
+    power = polynomial(half, _of_half((1.0, 1.0, *EXP_TAIL[x.kind]))) * power_of_two(n_int)
+    large = 1.0 - 2.0 / (1.0 + power)
     square = x * x
     small = fma(x * square, polynomial(square, TANH[x.kind]), x)
-    return copysign(select(a < 0.6, small, large), x)
+    return copysign(select(a < 1.0, small, large), x)
 
 
-@vector_function("log_sigmoid", ulp=(2.0, 2.0))
-def log_sigmoid(x: Value) -> Value:
-    """min(x, 0) - log1p(exp(-|x|)); softplus(x) is minus this of -x."""
-    tail = call("log1p", call("exp", -abs(x)))
-    return clamp_above(x, 0.0) - tail
+def _of_half(coefficients: tuple[float, ...]) -> tuple[float, ...]:
+    """The coefficients of p(2x): what they are of p, times powers of two."""
+    return tuple(c * 2.0**i for i, c in enumerate(coefficients))
 
 
 @vector_function("cosh", ulp=(1.0, 1.0))

@@ -69,13 +69,6 @@ DIGAMMA_TAIL = (
     0.07531963380171006, -0.29898817246455767, 1.0413916987992635, -2.52510587457153,
     2.9981546974617856,
 )
-# x^3 (trigamma(x) - 1 / x - 1 / (2 x^2)) in 1 / x^2 for x >= 3. Error of trigamma 2^-60.6.
-TRIGAMMA_TAIL = (
-    0.16666666666666502, -0.03333333333187437, 0.02380952335632374, -0.03333326177268969,
-    0.07575080350342736, -0.25269139810797686, 1.148214750018802, -6.499137145179942,
-    40.3343867255117, -237.3815349918542, 1161.261451848381, -4186.232872812025,
-    9592.955716579288, -10327.6427832136,
-)
 # fmt: on
 # digamma's positive zero less 1, in two parts.
 DIGAMMA_ROOT = (0.46163214496836236, -1.5522348162858677e-17)
@@ -132,26 +125,3 @@ def digamma(x: Value) -> Value:
     cotangent = cos_half_turns(x) / sin_half_turns(x)
     out = select(negative, fma(cotangent, -PI, out), out)
     return select(negative & rounded(x, "trunc").equals(x), float("nan"), out)
-
-
-@vector_function("trigamma", ulp=(0.75, 3.0))
-def trigamma(x: Value) -> Value:
-    """The derivative of digamma; the bound for float64 holds for positive x."""
-    if x.kind == "f32":
-        return call("trigamma", x.convert("f64")).convert("f32")
-    negative = x < 0.0
-    a = select(negative, 1.0 - x, x)
-    total = a.like(0.0)
-    for _ in range(3):
-        small = a < 3.0
-        inverse = 1.0 / a
-        total = select(small, fma(inverse, inverse, total), total)
-        a = select(small, a + 1.0, a)
-    inverse = 1.0 / a
-    square = inverse * inverse
-    far = fma(inverse * square, polynomial(square, TRIGAMMA_TAIL), 0.5 * square)
-    out = total + (inverse + far)
-    csc = PI / sin_half_turns(x)
-    out = select(negative, fma(csc, csc, -out), out)
-    whole = (x <= 0.0) & rounded(x, "trunc").equals(x)
-    return select(whole, INFINITY, out)

@@ -43,21 +43,6 @@ TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
 LN2 = (0.6931471805601177, -1.7239444525614835e-13)
 
 
-@vector_function("sqrt", ulp=(0.5, 0.5))
-def sqrt(x: Value) -> Value:
-    return x.sqrt()
-
-
-@vector_function("rsqrt", ulp=(1.25, 1.25))
-def rsqrt(x: Value) -> Value:
-    """1 / sqrt(x), with what both roundings lost put back."""
-    root = x.sqrt()
-    out = 1.0 / root
-    lost = fma(root, root, -x) * out * out  # root = sqrt(x) (1 + lost / 2)
-    better = fma(out, fma(lost, 0.5, fma(-out, root, 1.0)), out)
-    return select(better.is_nan(), out, better)
-
-
 @vector_function("pow", ulp=(0.55, 1.0), arity=2)
 def pow(x: Value, y: Value) -> Value:
     """2^(y log2 |x|), for float64 with the logarithm in two parts; then C's special cases."""

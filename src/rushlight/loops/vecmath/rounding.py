@@ -1,4 +1,4 @@
-"""Rounding to whole numbers, and exact remainders of division."""
+"""Whole numbers, and exact remainders of division."""
 
 from __future__ import annotations
 
@@ -23,40 +23,10 @@ def rounded(x: Value, intrinsic: str) -> Value:
     return x.code.call(f"llvm.{intrinsic}.v{LANES}{x.kind}", x.kind, x)
 
 
-@vector_function("floor", ulp=(0.0, 0.0))
-def floor(x: Value) -> Value:
-    return rounded(x, "floor")
-
-
-@vector_function("ceil", ulp=(0.0, 0.0))
-def ceil(x: Value) -> Value:
-    return rounded(x, "ceil")
-
-
-@vector_function("trunc", ulp=(0.0, 0.0))
-def trunc(x: Value) -> Value:
-    return rounded(x, "trunc")
-
-
-@vector_function("round", ulp=(0.0, 0.0))
-def round(x: Value) -> Value:
-    """To the nearest whole number, halves to even."""
-    return rounded(x, "roundeven")
-
-
 @vector_function("fmod", ulp=(0.0, 0.0), arity=2)
 def fmod(x: Value, y: Value) -> Value:
     """x - trunc(x / y) y without any rounding, signed like x."""
     return _finish(x, y, _remainder_of_sizes(abs(x), abs(y)))
-
-
-@vector_function("remainder", ulp=(0.5, 0.5), arity=2)
-def remainder(x: Value, y: Value) -> Value:
-    """fmod moved to the sign of y, as Python's %; the only rounding is in adding y."""
-    rest = fmod(x, y)
-    opposite = (rest < 0.0) ^ (y < 0.0)
-    moved = select(opposite & rest.differs(0.0), rest + y, rest)
-    return select(rest.equals(0.0), copysign(rest, y), moved)
 
 
 def _finish(x: Value, y: Value, rest: Value) -> Value:
