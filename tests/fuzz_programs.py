@@ -251,12 +251,14 @@ def doubted(want: Expected) -> Expected:
     """
     moved = moved_by_rounding(want.lines, want.found, range(_NOISY, _DOUBTED))
     bounds = [np.maximum(*pair) for pair in zip(want.bounds, moved)]
-    with contextlib.suppress(Raised, Unstable):
-        rounding = {i.label: _AMPLIFIED * b for i, b in zip(want.found, bounds)}
-        bounds = _farther(bounds, want.found, run(torch, want.lines, Settled(rounding)))
     for seed in range(_OPERATORS):
         with contextlib.suppress(Raised), NoisyOperators(seed):
             bounds = _farther(bounds, want.found, run(torch, want.lines))
+    rounding = {i.label: _AMPLIFIED * b for i, b in zip(want.found, bounds)}
+    for is_negative in (False, True):
+        with contextlib.suppress(Raised, Unstable):
+            settled = run(torch, want.lines, Settled(rounding, is_negative))
+            bounds = _farther(bounds, want.found, settled)
     narrow = r"torch\.(b?float16|float32|complex64)\b"
     wider = [
         re.sub(narrow, lambda m: f"torch.{_WIDER.get(m[1], 'float64')}", line)

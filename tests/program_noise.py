@@ -20,9 +20,6 @@ def all_tensors(value: Any, label: str) -> Iterator[tuple[str, Any]]:
     yield from tensors_in(value, label)
 
 
-NEAR_ZERO = 11  # the seed by which what may be a sum that cancels is zero
-
-
 class Noise:
     """Moves each result that a statement makes; whole numbers stay, and equal ones stay equal
     unless they are moved freely, which a singular matrix does not survive. Zeros of derivatives
@@ -51,20 +48,19 @@ class Noise:
             return
         if signs:
             data.masked_fill_(data == 0, -0.0 if self.seed % 2 else 0.0)
-        if self.seed == NEAR_ZERO:
-            data.masked_fill_(data.abs() < 64 * torch.finfo(data.dtype).eps, 0.0)
         stays = torch.isin(data.double(), self.moved)
         data.copy_(torch.where(stays, data, _moved(data, self.seed, self.freely)))
         self.moved = torch.cat([self.moved, data.double().reshape(-1)])
 
 
 class Settled:
-    """Makes zeros of results that are no more than rounding, which on another machine they are:
-    what divides by them is anything, or not a number.
+    """Makes zeros of results that are no more than rounding, or negative numbers, which on
+    another machine they are: what divides by them is anything, or not a number.
     """
 
-    def __init__(self, rounding: dict[str, Any]) -> None:
+    def __init__(self, rounding: dict[str, Any], is_negative: bool) -> None:
         self.rounding = rounding  # how large that alone may be, by the label of a result
+        self.is_negative = is_negative
 
     def __call__(self, line: str, names: dict[str, Any]) -> None:
         for name in names_of(line)[1] & names.keys():
@@ -76,7 +72,10 @@ class Settled:
                 if most.numel() != data.numel():
                     continue
                 with contextlib.suppress(RuntimeError):  # an expanded tensor
-                    data.masked_fill_(data.abs() <= most.reshape(data.shape), 0)
+                    most = most.reshape(data.shape)
+                    least = torch.where(most.isfinite() & self.is_negative, -most, 0)
+                    to = least.to(data.dtype)
+                    data.copy_(torch.where(data.abs() <= most, to, data))
 
 
 class NoisyOperators(TorchDispatchMode):
