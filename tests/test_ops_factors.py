@@ -237,3 +237,12 @@ def test_which_results_of_least_squares_have_gradients(driver, shape):
         b = library.ones(shape[0], 2)
         found.append([x.requires_grad for x in library.linalg.lstsq(a, b, driver=driver)])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("pivots", [[1, 3], [0, 1], [1, -2], [-7, -7]])
+def test_pivots_of_another_matrix_are_refused(pivots):
+    factors = rushlight.linalg.ldl_factor(rushlight.tensor([[2.0, 1.0], [1.0, 2.0]])).LD
+    with pytest.raises(RuntimeError, match="none of a matrix of 2 rows"):
+        rushlight.linalg.ldl_solve(
+            factors, rushlight.tensor(pivots, dtype=rushlight.int32), rushlight.ones(2, 1)
+        ).tolist()

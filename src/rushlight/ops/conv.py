@@ -396,7 +396,9 @@ def _convolve(
             f"{x.shape[1]} channels instead"
         )
     _check_bias(op, bias, weight.shape[0], weight)
-    if 0 in kernel or min(output_size(x.shape[2:], kernel, steps, pads, apart)) < 1:
+    if (0 in kernel and x.shape[1]) or min(
+        output_size(x.shape[2:], kernel, steps, pads, apart)
+    ) < 1:
         raise RuntimeError(
             f"{op}: Calculated padded input size per channel: {list(x.shape[2:])} with padding "
             f"{list(pads)}. Kernel size: {list(kernel)}. Kernel size can't be greater than "

@@ -119,6 +119,12 @@ def _blocks(pivots: Array) -> list[tuple[int, int]]:
 def _solve_one(packed: Array, pivots: Array, b: Array, turn: Turn) -> Array:
     x = np.array(b)
     blocks = _blocks(pivots)
+    if not np.isin(np.abs(pivots), range(1, len(x) + 1)).all() or blocks[-1:] == [
+        (len(x) - 1, 2)
+    ]:
+        raise RuntimeError(
+            f"linalg.ldl_solve: pivots {pivots.tolist()} are none of a matrix of {len(x)} rows"
+        )
     for i, width in blocks:
         last, row = i + width - 1, abs(int(pivots[i])) - 1
         x[[last, row]] = x[[row, last]]
