@@ -347,7 +347,9 @@ def _derives_statistics(line: str, names: dict[str, Any]) -> bool:
 
 
 def _requires_gradient(line: str, names: dict[str, Any]) -> bool:
-    """Logical functions in place leave the history as it was before the write."""
+    """Logical functions in place leave the history as it was before the write, linear functions
+    have none of where they were taken.
+    """
     return any(t.requires_grad for t in _made(line, names) + _operands(line, names))
 
 
@@ -364,7 +366,7 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"_\(", _reads_beside_its_target),
     (r"lambda a: v.*_\(.*_\(a\)", _shares_memory),
     (r"cholesky_inverse|ldl_solve\(.*hermitian=True", _has_complex_diagonal),
-    (r"logical_\w+_\(", _requires_gradient),
+    (r"logical_\w+_\(|linearize\(", _requires_gradient),
     (r"(?i)gelu\(", _vanishes),
     (r"sigmoid\(\)\.log\(\)", _is_infinite),
     (r"_ex\(", _has_failed),

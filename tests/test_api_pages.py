@@ -18,7 +18,7 @@ WITHOUT_EXAMPLE = {
     "chalf", "indices_copy", "is_coalesced", "smm", "values_copy",  # of absent kinds of tensors
     "range", "resize", "resize_as", "storage_type",  # deprecated: they warn
     "reinforce",  # removed by PyTorch
-    "const_data_ptr", "map2_", "module_load",  # machinery, which programs do not call
+    "const_data_ptr", "module_load",  # machinery, which programs do not call
 }  # fmt: skip
 
 

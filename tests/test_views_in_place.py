@@ -117,6 +117,51 @@ def test_a_write_of_truth_values_has_no_gradient(name):
     assert leaf.grad.tolist() == [0, 0, 2, 2]
 
 
+BECOMING = {
+    "t_": lambda lib, x: x.t_(),
+    "transpose_": lambda lib, x: x.transpose_(0, 1),
+    "squeeze_": lambda lib, x: x.squeeze_(),
+    "unsqueeze_": lambda lib, x: x.unsqueeze_(0),
+    "as_strided_": lambda lib, x: x.as_strided_((2,), (1,)),
+    "set_": lambda lib, x: x.set_(lib.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", BECOMING)
+def test_a_leaf_becomes_a_view_only_where_no_gradients_are_recorded(name):
+    found = []
+    for lib in (rushlight, pytest.importorskip("torch")):
+        leaf = lib.ones(2, 3, requires_grad=True)
+        for target in (leaf, leaf[:1]):
+            with pytest.raises(RuntimeError, match="leaf Variable"):
+                BECOMING[name](lib, target)
+        leaf = lib.ones(2, 3, requires_grad=True)
+        with lib.no_grad():
+            BECOMING[name](lib, leaf)
+        assert leaf.is_leaf and leaf.requires_grad
+        (leaf * lib.arange(1.0, leaf.numel() + 1).view(leaf.shape)).sum().backward()
+        constant = lib.ones(2, 3)
+        BECOMING[name](lib, constant)
+        found.append((leaf.grad.tolist(), constant.shape))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_functions_of_python_take_no_tensors_that_require_gradients(is_recorded):
+    leaf = rushlight.ones(2, requires_grad=True)
+    constant = rushlight.ones(2)
+    with rushlight.set_grad_enabled(is_recorded):
+        for call in (
+            lambda: leaf.apply_(abs),
+            lambda: leaf.map_(constant, max),
+            lambda: constant.map_(leaf, max),
+            lambda: constant.map2_(constant, leaf, max),
+        ):
+            with pytest.raises(RuntimeError, match="_: can't be called on a tensor"):
+                call()
+    assert leaf.tolist() == constant.tolist() == [1, 1]
+
+
 def test_elements_that_meet_in_memory_are_read_before_any_is_written():
     for lib in (rushlight, pytest.importorskip("torch")):
         x = lib.tensor([0.0, 1, 1, 1, 0, 1, 1, 0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any  # operands are tensors and numbers
 
 from rushlight import errors
@@ -104,6 +105,14 @@ def fill_diagonal_(input: Any, fill_value: Number, wrap: bool = False) -> Any:
     return input
 
 
+def _check_constant(op: str, *tensors: Any) -> None:
+    """Raise for tensors that require a gradient, which no Python function has."""
+    if any(t.requires_grad for t in tensors):
+        raise RuntimeError(
+            f"{op}: can't be called on a tensor that requires grad; use {op} of its detach()"
+        )
+
+
 @public("Tensor", name="apply_")
 def apply_(input: Any, callable: Any) -> Any:
     """Replace every element by what a Python function makes of it.
@@ -111,6 +120,7 @@ def apply_(input: Any, callable: Any) -> Any:
     >>> torch.tensor([1.0, 2.0]).apply_(lambda x: 10 * x)
     tensor([10., 20.])
     """
+    _check_constant("apply_", input)
     values = [callable(v) for v in input._numbers().reshape(-1).tolist()]
     return copy_(input, _like(input, values))
 
@@ -122,11 +132,24 @@ def map_(input: Any, tensor: Any, callable: Any) -> Any:
     >>> torch.tensor([1.0, 2.0]).map_(torch.tensor([3.0, 4.0]), lambda x, y: x * y)
     tensor([3., 8.])
     """
+    _check_constant("map_", input, tensor)
     other = tensor.expand(input._shape)
     pairs = zip(
         input._numbers().ravel().tolist(), other._numbers().ravel().tolist(), strict=True
     )
     return copy_(input, _like(input, [callable(a, b) for a, b in pairs]))
+
+
+@public("Tensor", name="map2_")
+def map2_(input: Any, x: Any, y: Any, callable: Callable[[float, float, float], float]) -> Any:
+    """Replace every element by what a Python function makes of it and two others'.
+
+    >>> torch.tensor([1.0, 2.0]).map2_(torch.ones(2), torch.ones(2), lambda x, y, z: x + y + z)
+    tensor([3., 4.])
+    """
+    _check_constant("map2_", input, x, y)
+    columns = [t.expand(input._shape)._numbers().ravel().tolist() for t in (input, x, y)]
+    return copy_(input, _like(input, [callable(*row) for row in zip(*columns, strict=True)]))
 
 
 def _like(x: Any, values: list[Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any  # devices, dtypes, functions and tensors of any kind
 
 from rushlight import dtypes as dt
@@ -13,7 +12,7 @@ from rushlight.ops.contents import copy_
 from rushlight.ops.creation import FULL, sizes_of
 from rushlight.ops.rearrange import constant_pad
 from rushlight.ops.registry import public
-from rushlight.ops.view_ops import memory_of, stored_elements
+from rushlight.ops.view_ops import check_no_leaf, memory_of, stored_elements
 from rushlight.views import Recast, View
 
 
@@ -103,14 +102,6 @@ def storage_type(input: Any) -> Any:
     return getattr(rushlight, input.storage().pickle_storage_type())
 
 
-@public("Tensor", name="map2_")
-def map2_(input: Any, x: Any, y: Any, callable: Callable[[float, float, float], float]) -> Any:
-    """Replace every element by what a Python function makes of it and two others'."""
-    columns = [t.expand(input._shape)._numbers().ravel().tolist() for t in (input, x, y)]
-    values = [callable(*row) for row in zip(*columns, strict=True)]
-    return copy_(input, input.new_tensor(values).reshape(input._shape))
-
-
 @public("torch", name="as_strided_")
 def as_strided_(
     input: Any, size: IntList, stride: IntList, storage_offset: int | None = None
@@ -181,6 +172,7 @@ def set_(
     """
     from rushlight.trace.record import set_view  # ops come before tensors
 
+    check_no_leaf("set_", input)
     if source is None:
         made = FULL(shape=(0,), value=0, dtype=input.dtype)
         input._storage = made._storage

@@ -24,6 +24,7 @@ from rushlight.ops.view_ops import (
     SELECT,
     SLICE,
     UNFOLD,
+    check_no_leaf,
     own_view,
     stored_elements,
     take_view,
@@ -545,11 +546,15 @@ def as_strided(
 
 
 def _become(x: Any, viewed: Any) -> Any:
-    """Make the handle x the view that was taken of it."""
+    """Make the handle x the view that was taken of it. A leaf, which is one where no gradients
+    are recorded, goes on collecting them.
+    """
+    is_leaf = x.is_leaf
     x._shape, x._strides, x._offset, x._view = (
         viewed._shape, viewed._strides, viewed._offset, viewed._view,
     )  # fmt: skip
-    x._node, x._output = viewed._node, viewed._output
+    if not is_leaf:
+        x._node, x._output = viewed._node, viewed._output
     if x._base is not None:
         x._chain, x._seen = viewed._chain, viewed._seen
     return x
@@ -557,6 +562,7 @@ def _become(x: Any, viewed: Any) -> Any:
 
 def _in_place(name: str, function: Callable[..., Any]) -> None:
     def method(input: Any, *args: Any, **named: Any) -> Any:
+        check_no_leaf(name, input)
         return _become(input, function(input, *args, **named))
 
     method.__name__ = method.__qualname__ = name

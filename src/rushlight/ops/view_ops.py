@@ -11,6 +11,7 @@ from typing import Any, NoReturn  # operands are tensors
 
 from rushlight import dtypes as dt
 from rushlight import errors, views
+from rushlight.config import scopes
 from rushlight.ops.registry import OPS, Linearity, Op, TensorType, recorder
 from rushlight.views import AnyView, Recast, Shape, View
 
@@ -36,6 +37,18 @@ def take_view(op: Op, x: Any, **attrs: Any) -> Any:
 def own_view(x: Any) -> View:
     """The view through which a tensor reads its storage."""
     return View(x._shape, x._strides, x._offset)
+
+
+def check_no_leaf(op: str, x: Any) -> None:
+    """Raise where gradients are recorded and x is to become another view or memory, but is a
+    leaf that collects them, or a view of one.
+    """
+    if not scopes.grad_enabled:
+        return
+    if x.requires_grad and x.is_leaf:
+        raise errors.leaf_in_place(op)
+    if x._base is not None and x._base.requires_grad and x._base.is_leaf:
+        raise errors.view_of_leaf_in_place(op)
 
 
 # -- writes and embeddings: the transposes of views
