@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import rushlight as torch
+from rushlight import pipeline
 from rushlight.nn import functional as F
 from rushlight.trace.trace import local
 
@@ -237,6 +238,33 @@ def test_an_interrupted_program_stops_and_is_run_again(interrupted):
     loss.backward()
     assert torch.allclose(x.grad, torch.full((2, 2), 2.0), atol=1e-5)
     assert beside.tolist() == [2.0] * 3
+
+
+def test_what_the_handler_of_a_signal_raises_loses_nothing(monkeypatch):
+    """A time limit that passes while a program is planned or compiled."""
+    plan, calls = pipeline.program_of, []
+
+    def late(number, frame):
+        raise TimeoutError("too late")
+
+    def program_of(*args):
+        calls.append("called")
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGALRM)
+        return plan(*args)
+
+    monkeypatch.setattr(pipeline, "program_of", program_of)
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        x = torch.arange(3.0) * 2
+        y = x + 1
+        with pytest.raises(TimeoutError):
+            y.tolist()
+        assert is_pending(x) and is_pending(y)
+        assert (y * 2).tolist() == [2.0, 6.0, 10.0]
+        assert x.tolist() == [0.0, 2.0, 4.0]
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_program_that_writes_is_finished(interrupted):

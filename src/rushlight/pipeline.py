@@ -87,7 +87,10 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
                 execute(trace, edge, rest)
         raise failed.error from None
     except Exception as error:
-        failures.abandon(trace, alive, error)
+        if trace.is_repeatable and not isinstance(error, MemoryError):
+            trace.park(alive)  # the handler of a signal may have raised it
+        else:
+            failures.abandon(trace, alive, error)
         raise
 
 

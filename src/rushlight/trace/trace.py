@@ -355,14 +355,14 @@ class Trace:
             alive = hooks.with_elements(alive)
         for watch in self.watchers:
             watch(alive)
-        if self.mutated or self.watchers or self.must_flush or finish is not None:
+        if not self.is_repeatable or finish is not None:
             interrupts.finish()
         try:
             if alive or self.mutated:
                 hooks.execute(self, edge, alive)
         except interrupts.Stopped:
             try:
-                self._park(alive)
+                self.park(alive)
             except MemoryError:  # so it has to be computed now, from the beginning
                 interrupts.finish()
                 hooks.execute(self, edge, alive)
@@ -372,7 +372,12 @@ class Trace:
         if finish is not None:
             finish()
 
-    def _park(self, values: list[Value]) -> None:
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a program that was left half-way may be run again from its beginning."""
+        return not (self.mutated or self.watchers or self.must_flush)
+
+    def park(self, values: list[Value]) -> None:
         """Leave what is pending to a trace that nobody records in: it is flushed when one of
         its values is wanted, like the trace of another thread. It keeps copies of its leaves,
         which may be written to before that.
