@@ -75,10 +75,9 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
     """Make every alive value real, and write what in-place operations left in their
     storages.
     """
-    key, targets = request_of(trace, alive)
-    program = program_of(edge, key)
     try:
-        program.run(trace, targets)
+        key, targets = request_of(trace, alive)
+        program_of(edge, key).run(trace, targets)
     except failures.StepFailed as failed:
         interrupts.finish()
         rest = failures.survivors(trace, edge, alive, failed)
