@@ -140,6 +140,14 @@ def test_pools_of_other_dimensions():
     check("F.max_pool2d", np.full((1, 1, 4, 4), -np.inf), 3, padding=1, second=False)
 
 
+@pytest.mark.parametrize("norm_type", [1, 2, 3.0])
+def test_norms_of_windows_of_zeros_have_no_gradient(norm_type):
+    x = rushlight.tensor([[[0.0, 0.0, 3.0, 0.0]]], requires_grad=True)
+    rushlight.nn.functional.lp_pool1d(x, norm_type, 2).sum().backward()
+    last = 1.0 if norm_type == 1 else 0.0  # x^p has the derivative 1 at zero if p is 1
+    assert rushlight.allclose(x.grad, rushlight.tensor([[[0.0, 0.0, 1.0, last]]]))
+
+
 def test_unpooling():
     index = np.array([[[[3, 5], [8, 15]]]])
     check("F.max_unpool2d", normal(1, 1, 2, 2), index, 2)

@@ -305,7 +305,8 @@ def _lp_pool(
 ) -> Any:
     sizes = sizes_for(op, "kernel_size", kernel, count)
     mean = avg_pool(op, count, x.pow(p), sizes, stride, 0, ceil, True, None)
-    total = mean.sign() * mean.abs() * views.numel(sizes)
+    size = mean.abs().relu()  # whose derivative at zero is zero
+    total = mean.sign() * size * views.numel(sizes)
     return total.pow(1.0 / p)
 
 
