@@ -125,7 +125,7 @@ def _exp_minus_square(x: Value) -> tuple[Value, Value]:
     """
     square, error = two_product(x, x)
     high, low = LN2[x.kind]
-    n, n_int = nearest(square * -LOG2_E)
+    n, n_int = nearest(square, -LOG2_E)
     r = fma(n, -low, fma(n, -high, -square)) - error
     return r * polynomial(r, (1.0, *EXP_TAIL[x.kind])), n_int
 

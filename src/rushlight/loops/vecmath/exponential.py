@@ -103,7 +103,7 @@ def _reduce(x: Value) -> tuple[Value, Value, Value, Value]:
     The first step is exact: x and n * ln2_high share a last place no finer than r can hold.
     """
     high, low = LN2[x.kind]
-    n, n_int = nearest(x * LOG2_E)
+    n, n_int = nearest(x, LOG2_E)
     exact = fma(n, -high, x)
     r = fma(n, -low, exact)
     return r, fma(n, -low, exact - r), n_int, n
@@ -118,7 +118,7 @@ def _clamp(x: Value) -> Value:
 def exp(x: Value) -> Value:
     x = _clamp(x)
     high, low = LN2[x.kind]
-    n, n_int = nearest(x * LOG2_E)
+    n, n_int = nearest(x, LOG2_E)
     r = fma(n, -low, fma(n, -high, x))
     return scale(polynomial(r, (1.0, 1.0, *EXP_TAIL[x.kind])), n_int)
 
@@ -156,7 +156,7 @@ def sigmoid(x: Value) -> Value:
     lowest, step, highest = (-104.0, 64, 20.0) if x.kind == "f32" else (-746.0, 512, 40.0)
     clamped = clamp_above(clamp_below(x, lowest), highest)
     high, low = LN2[x.kind]
-    n, n_int = nearest(clamped * LOG2_E)
+    n, n_int = nearest(clamped, LOG2_E)
     r = fma(n, low, fma(n, high, -clamped))
     tail = fma(r * r, polynomial(r, EXP_TAIL[x.kind]), r)
     exponential = 1.0 + tail
@@ -179,7 +179,7 @@ def tanh(x: Value) -> Value:
     a = abs(x)
     limited = clamp_above(a, 10.0 if x.kind == "f32" else 20.0)
     high, low = LN2[x.kind]
-    n, n_int = nearest(limited * (2.0 * LOG2_E))
+    n, n_int = nearest(limited, 2.0 * LOG2_E)
     half = fma(n, -0.5 * low, fma(n, -0.5 * high, limited))
     power = polynomial(half, _of_half((1.0, 1.0, *EXP_TAIL[x.kind]))) * power_of_two(n_int)
     large = 1.0 - 2.0 / (1.0 + power)

@@ -292,14 +292,15 @@ def two_product(a: Value, b: Value) -> tuple[Value, Value]:
     return product, fma(a, b, -product)
 
 
-def nearest(x: Value) -> tuple[Value, Value]:
-    """The integer nearest x, as a float and as an integer; |x| < 2^21 (f32) or 2^50 (f64).
+def nearest(x: Value, factor: float | None = None) -> tuple[Value, Value]:
+    """The integer nearest x (times the factor), as a float and as an integer; it must be less
+    than 2^21 (f32) or 2^50 (f64).
 
-    Adding 1.5 * 2^mantissa leaves the integer in the low bits: two additions on every target,
+    Adding 1.5 * 2^mantissa leaves the integer in the low bits: two operations on every target,
     where a rounding instruction is missing from the oldest ones.
     """
     magic = 1.5 * 2.0 ** MANTISSA_BITS[x.kind]
-    shifted = x + magic
+    shifted = x + magic if factor is None else fma(x, factor, magic)
     return shifted - magic, shifted.bits() - shifted.like(magic).bits()
 
 

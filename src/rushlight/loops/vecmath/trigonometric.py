@@ -24,6 +24,7 @@ from rushlight.loops.vecmath.rounding import rounded
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 PI = (3.141592653589793, 1.2246467991473532e-16)
+INVERSE_PI = 0.3183098861837907
 HUGE = 2.0**30
 
 # Degree 3 for float32 computed in float64, degree 6 and 5 for float64; all on |r| <= 0.787.
@@ -43,6 +44,11 @@ COS = {
     "f64": (0.041666666666666595, -0.0013888888888873325, 2.4801587288982235e-05,
             -2.755731420903707e-07, 2.0875704033108944e-09, -1.135866577019803e-11),
 }
+# (sin(r) / r - 1) / r^2 in r^2 on |r| <= 1.5716. Relative error of sin 2^-35.3.
+SIN_HALF_TURN = (
+    -0.1666666662594088, 0.008333331099497297, -0.0001984086698489435, 2.7525319947355275e-06,
+    -2.388774698001959e-08,
+)
 # fmt: on
 
 
@@ -59,7 +65,7 @@ class Angle:
 def reduce(x: Value) -> Angle:
     """Exact to well below the last place of r for every finite x."""
     fit, x = x.kind, x.convert("f64")
-    n, quarter = nearest(x * TWO_OVER_PI)
+    n, quarter = nearest(x, TWO_OVER_PI)
     first = fma(n, -HALF_PI[0], x)
     if fit == "f32":
         usual = (fma(n, -HALF_PI[1], first), x.like(0.0), quarter)
@@ -111,14 +117,41 @@ def _by_quarter(angle: Angle, shift: int) -> Value:
     return (value.bits() ^ sign).as_float()
 
 
-@vector_function("sin", ulp=(0.55, 1.0))
+@vector_function("sin", ulp=(0.51, 1.0))
 def sin(x: Value) -> Value:
+    if x.kind == "f32":
+        return _by_half_turn(x, 0)
     return _finish(x, _by_quarter(reduce(x), 0), keep_tiny=True)
 
 
-@vector_function("cos", ulp=(0.55, 1.0))
+@vector_function("cos", ulp=(0.51, 1.0))
 def cos(x: Value) -> Value:
+    if x.kind == "f32":
+        return _by_half_turn(x, 1)
     return _finish(x, _by_quarter(reduce(x), 1), keep_tiny=False)
+
+
+def _by_half_turn(x: Value, shift: int) -> Value:
+    """sin(x + shift * pi/2) of float32, made in float64: up to sign the sine of r, which x is
+    beyond the nearest multiple of pi (for a cosine, x before an odd multiple of pi/2). A longer
+    polynomial for a half turn is less work than two, of which one is chosen, for a quarter.
+    """
+    wide = x.convert("f64")
+    if shift:
+        n, n_int = nearest(fma(wide, INVERSE_PI, -0.5))
+        n = n + 0.5
+        r = fma(n, PI[1], fma(n, PI[0], -wide))
+    else:
+        n, n_int = nearest(wide, INVERSE_PI)
+        r = fma(n, -PI[1], fma(n, -PI[0], wide))
+    sine = r * polynomial(r * r, (1.0, *SIN_HALF_TURN))
+    usual = (sine.bits() ^ (n_int << 63)).as_float().convert("f32")
+
+    def huge() -> tuple[Value]:
+        out = _finish(x, _by_quarter(Angle(*_reduce_huge(wide), "f32"), shift), keep_tiny=False)
+        return (out,)
+
+    return rarely(abs(x) >= HUGE, huge, (usual,))[0]
 
 
 @vector_function("tan", ulp=(0.55, 2.25))
