@@ -174,6 +174,7 @@ NUMPY: dict[str, Callable[..., np.ndarray]] = {
 }  # fmt: skip
 SCIPY: dict[str, Callable[..., np.ndarray]] = {
     "erf": special.erf, "erfc": special.erfc, "erfc_half": special.erfc,
+    "normal_cdf": special.ndtr,
     "erfinv": special.erfinv, "ndtri": special.ndtri,
     "lgamma": special.gammaln, "digamma": special.digamma,
     "i0": special.i0, "i0e": special.i0e, "i1": special.i1, "i1e": special.i1e,
@@ -205,6 +206,7 @@ EXACT: dict[str, tuple[Callable[[mpmath.mpf], mpmath.mpf], float, float]] = {
     "erf": (mpmath.erf, -6, 6),
     "erfc": (mpmath.erfc, -6, 27.2),
     "erfc_half": (mpmath.erfc, -6, 27.2),
+    "normal_cdf": (lambda x: mpmath.erfc(-x / mpmath.sqrt(2)) / 2, -14, 8),
     "erfinv": (mpmath.erfinv, -1, 1),
     "ndtri": (_exact_ndtri, 0, 1),
     "lgamma": (mpmath.loggamma, 0, 1e5),

@@ -85,6 +85,10 @@ def _erfinv(y: float) -> float:
     return x if y else y
 
 
+def _normal_cdf(x: float) -> float:
+    return 0.5 * math.erfc(x * -math.sqrt(0.5))
+
+
 def _ndtri(p: float) -> float:
     from statistics import NormalDist  # which imports decimal numbers
 
@@ -202,6 +206,7 @@ _ROWS = (
     Prim("erf", 1, _pointwise(math.erf), is_costly=True),
     Prim("erfc", 1, _pointwise(math.erfc), is_costly=True),
     Prim("erfc_half", 1, _pointwise(math.erfc), is_costly=True),  # for half precision only
+    Prim("normal_cdf", 1, _pointwise(_normal_cdf), is_costly=True),
     Prim("erfinv", 1, _pointwise(_erfinv), is_costly=True),
     Prim("lgamma", 1, _pointwise(_lgamma), is_costly=True),
     Prim("digamma", 1, _pointwise(_digamma), is_costly=True),

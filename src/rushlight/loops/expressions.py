@@ -470,7 +470,7 @@ for _name in (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",
     "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfc_half",
-    "erfinv",
+    "erfinv", "normal_cdf",
     "lgamma",
     "digamma", "sigmoid", "pow", "atan2", "ndtri", "i0", "i1", "i0e", "i1e",
 ):  # fmt: skip

@@ -18,9 +18,7 @@ from rushlight.ops.elementwise import (
     the_tensor,
 )
 from rushlight.ops.registry import Op, public, recorder
-from rushlight.ops.transcendental import SIGMOID, SQRT_HALF, normal_distribution
-
-DENSITY = 1 / math.sqrt(2 * math.pi)
+from rushlight.ops.transcendental import SIGMOID, SQRT_HALF, normal_density, normal_distribution
 
 
 def activation_op(
@@ -319,21 +317,17 @@ for _place in ("torch", "F"):
 # -- gelu, silu, mish
 
 
-def _gelu_slope(m: Any, out: Any, x: Any) -> Any:
-    return m.erfc(x * -SQRT_HALF) * 0.5 + x * m.exp(x * x * -0.5) * DENSITY
-
-
 def _gelu_lower(k: Any, x: Any) -> Any:
     """In float64 with what the quotient x / sqrt(2) loses; float32 is for speed."""
     if x.dtype is dt.float64:
         return x * normal_distribution(k, x)
-    return x * (k.erfc(x * -SQRT_HALF) * 0.5)
+    return x * k.normal_cdf(x)
 
 
 GELU = activation_op(
     "gelu",
     _gelu_lower,
-    _gelu_slope,
+    lambda m, out, x: m.normal_cdf(x) + x * normal_density(m, x),
     half=lambda k, x: x * (k.erfc_half(x * -SQRT_HALF) * 0.5),
 )
 _BEND = 2 * math.sqrt(

@@ -24,7 +24,12 @@ from rushlight.ops.elementwise import (
     unary_function,
 )
 from rushlight.ops.registry import Op, public
-from rushlight.ops.transcendental import ROOT_PI, SQRT_HALF, normal_distribution
+from rushlight.ops.transcendental import (
+    ROOT_PI,
+    SQRT_HALF,
+    normal_density,
+    normal_distribution,
+)
 
 
 def _special(op: Op, about: str, name: str | None = None) -> Any:
@@ -270,7 +275,7 @@ def _lognormal_distribution(k: Any, x: Any) -> Any:
 NDTR = pointwise(
     "ndtr",
     normal_distribution,
-    lambda m, out, x: m.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi)),
+    lambda m, out, x: normal_density(m, x),
     to="float",
 )
 ERFCX = pointwise(

@@ -232,6 +232,14 @@ def normal_distribution(k: Any, x: Any) -> Any:
     return (k.erfc(t) - slope * lost) * 0.5
 
 
+def normal_density(m: Any, x: Any) -> Any:
+    return m.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+
+
+# What derivatives of gelu are made of; `ndtr` has the accuracy.
+NORMAL_CDF = _function("normal_cdf", lambda m, out, x: normal_density(m, x))
+
+
 # -- the inverse of the logistic function
 
 
