@@ -16,10 +16,30 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "adaptive_max_pool1d": lambda lib, x: lib.nn.functional.adaptive_max_pool1d(x, 2),
     "adaptive_max_pool2d": lambda lib, x: lib.nn.functional.adaptive_max_pool2d(x, 1),
     "attention": lambda lib, x: lib.nn.functional.scaled_dot_product_attention(x, x, x),
+    "layer_norm": lambda lib, x: lib.nn.functional.layer_norm(x, (4,)),
+    "group_norm": lambda lib, x: lib.nn.functional.group_norm(x, 1),
+    "native_group_norm": lambda lib, x: lib.native_group_norm(x, None, None, 2, 2, 4, 1, 1e-5),
+    "instance_norm": lambda lib, x: lib.nn.functional.instance_norm(x),
+    "batch_norm": lambda lib, x: lib.nn.functional.batch_norm(x, None, None, training=True),
+    "mse_loss": lambda lib, x: lib.nn.functional.mse_loss(x, x),
+    "smooth_l1_loss": lambda lib, x: lib.nn.functional.smooth_l1_loss(x, x),
+    "huber_loss": lambda lib, x: lib.nn.functional.huber_loss(x, x),
+    "kl_div": lambda lib, x: lib.nn.functional.kl_div(x, x, reduction="sum"),
+    "nll_loss": lambda lib, x: lib.nn.functional.nll_loss(x[0], lib.tensor(PLACES)),
+    "multi_margin_loss": lambda lib, x: lib.nn.functional.multi_margin_loss(
+        x[0], lib.tensor(PLACES)
+    ),
+    "multilabel_margin_loss": lambda lib, x: lib.nn.functional.multilabel_margin_loss(
+        x[0], lib.tensor([PLACES * 2] * 2)
+    ),
 }
 OF_REAL_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
     "poisson": lambda lib, x: lib.poisson(x),
     "binomial": lambda lib, x: lib.binomial(x, x),
+    "bernoulli": lambda lib, x: lib.bernoulli(x),
+    "bernoulli_": lambda lib, x: x.bernoulli_(0.5),
+    "normal": lambda lib, x: lib.normal(0.0, x),
+    "random_": lambda lib, x: x.random_(),
     **{
         f"index_reduce {how}": lambda lib, x, how=how: x.index_reduce(
             0, lib.tensor(PLACES), x, how
@@ -56,6 +76,34 @@ def test_complex_numbers(name: str) -> None:
     expected = raised(OF_REAL_NUMBERS[name], torch, "complex64")
     assert expected is not None
     assert raised(OF_REAL_NUMBERS[name], rushlight, "complex64") is expected
+
+
+OF_MATRICES: dict[str, Callable[[Any, Any], Any]] = {
+    "cholesky": lambda lib, x: lib.cholesky(x),
+    "geqrf": lambda lib, x: lib.geqrf(x),
+    "linalg.eigh": lambda lib, x: lib.linalg.eigh(x),
+    "linalg.lu_factor": lambda lib, x: lib.linalg.lu_factor(x),
+    "linalg.householder_product": lambda lib, x: lib.linalg.householder_product(x, x[0]),
+    "linalg.solve_triangular": lambda lib, x: lib.linalg.solve_triangular(x, x, upper=True),
+}
+
+
+@pytest.mark.parametrize("kind", ["bool", "int64", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", OF_MATRICES)
+@pytest.mark.filterwarnings("ignore")  # PyTorch's, about cholesky
+def test_matrices_that_lapack_does_not_know(name: str, kind: str) -> None:
+    for lib in (torch, rushlight):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            OF_MATRICES[name](lib, lib.ones(3, 3).to(getattr(lib, kind)))
+
+
+def test_complex_normal_numbers_have_half_the_variance_in_each_part() -> None:
+    rushlight.manual_seed(0)
+    mean = rushlight.full((40_000,), 1 + 2j)
+    for made in (rushlight.normal(mean, 2.0), rushlight.normal(mean, mean.real * 2)):
+        for part, middle in ((made.real, 1), (made.imag, 2)):
+            assert abs(part.mean().item() - middle) < 0.04
+            assert abs(part.std().item() - 2**0.5) < 0.03
 
 
 def _scores(lib: Any) -> Any:

@@ -169,6 +169,8 @@ def nll_loss(
     reduction = reduction_of(reduction, size_average, reduce)
     if input.ndim == 0:
         raise ValueError("Expected 1 or more dimensions (got 0)")
+    if not input.dtype.is_floating_point:
+        raise errors.not_implemented_for("nll_loss", input.dtype, "a floating dtype")
     dim = 1 if input.ndim > 1 else 0
     _check_target("nll_loss", input, target, dim, ignore_index)
     _check_weight("nll_loss", weight, input.shape[dim])

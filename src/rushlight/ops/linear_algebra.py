@@ -42,7 +42,7 @@ def check_matrix(op: str, x: Any, name: str = "A") -> None:
             f"{list(x.shape)}"
         )
     if x.dtype.to_real() not in (dt.float32, dt.float64):
-        raise errors.wrong_dtype(op, x.dtype, "float32 or float64, or complex")
+        raise errors.not_implemented_for(op, x.dtype, "float32 or float64, or complex")
 
 
 def check_square(op: str, x: Any) -> None:

@@ -37,10 +37,13 @@ def _paired(name: str, input: Any, target: Any) -> None:
         views.broadcast_shapes(name, input.shape, target.shape)
 
 
-def _check_real(name: str, *operands: Any) -> None:
-    for x in operands:
-        if x.dtype.is_complex:
-            raise errors.not_for_complex(name, x.dtype)
+def _check_floating(name: str, input: Any, target: Any) -> None:
+    """Raise where both together are no real floating numbers."""
+    kind = dt.promote_types(input.dtype, target.dtype)
+    if kind.is_complex:
+        raise errors.not_for_complex(name, kind)
+    if not kind.is_floating_point:
+        raise errors.not_implemented_for(name, kind, "a floating dtype")
 
 
 def _weighted(losses: Any, weight: Any, reduction: str) -> Any:
@@ -67,7 +70,7 @@ def mse_loss(
     tensor(2.)
     """
     reduction = reduction_of(reduction, size_average, reduce)
-    _check_real("mse_loss", input, target)
+    _check_floating("mse_loss", input, target)
     _paired("mse_loss", input, target)
     return _weighted((input - target).square(), weight, reduction)
 
@@ -106,7 +109,7 @@ def smooth_l1_loss(
     tensor(0.1250)
     """
     reduction = reduction_of(reduction, size_average, reduce)
-    _check_real("smooth_l1_loss", input, target)
+    _check_floating("smooth_l1_loss", input, target)
     _paired("smooth_l1_loss", input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
@@ -133,7 +136,7 @@ def huber_loss(
     reduction = reduction_of(reduction, None, None)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    _check_real("huber_loss", input, target)
+    _check_floating("huber_loss", input, target)
     _paired("huber_loss", input, target)
     distance = (input - target).abs()
     far = (distance - 0.5 * delta) * delta
@@ -263,6 +266,10 @@ def kl_div(
     tensor(0.1308)
     """
     check_tensors("kl_div", input=input, target=target)
+    for x in (input, target):
+        if not x.dtype.is_floating_point:
+            kind = "Complex" if x.dtype.is_complex else "Integral"
+            raise RuntimeError(f"kl_div: {kind} inputs not supported, got {x.dtype!r}")
     if reduction == "batchmean":
         total = kl_div(input, target, reduction="sum", log_target=log_target)
         return total / input.shape[0] if input.ndim else total

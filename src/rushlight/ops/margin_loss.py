@@ -249,6 +249,8 @@ def _rows_of_classes(name: str, scores: Any) -> Any:
             f"{name}(): expected a non-empty vector or matrix (whose first size may be 0), but "
             f"got an input of shape {tuple(scores.shape)}"
         )
+    if not scores.dtype.is_floating_point:
+        raise errors.not_implemented_for(name, scores.dtype, "a floating dtype")
     return rows
 
 

@@ -59,7 +59,7 @@ def _check_floating(op: str, x: Any) -> None:
     if x.dtype.is_complex:
         raise errors.not_for_complex(op, x.dtype)
     if not x.dtype.is_floating_point:
-        raise RuntimeError(f'"{op}" not implemented for {x.dtype!r}')
+        raise errors.not_implemented_for(op, x.dtype, "a floating dtype")
 
 
 @public("torch", "F")
@@ -193,6 +193,7 @@ def group_norm(
             f"group_norm: Expected at least 2 dimensions for input tensor but received "
             f"{input.ndim}"
         )
+    _check_floating("group_norm", input)
     channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
         raise RuntimeError(
@@ -240,6 +241,7 @@ def native_group_norm(
     tensor([[[-1.0000],
              [ 1.0000]]])
     """
+    _check_floating("native_group_norm", input)
     rows = _wide(input).reshape(N, group, C // group * HxW)
     inverse = INVERSE_STD(rows, dim=(2,), eps=float(eps)).reshape(N, group)
     made = group_norm(input, group, weight, bias, eps)
@@ -273,8 +275,7 @@ def batch_norm(
     tensor([[-1.0000],
             [ 1.0000]])
     """
-    if not input.dtype.is_floating_point:
-        raise errors.not_implemented_for("batch_norm", input.dtype, "a floating dtype")
+    _check_floating("batch_norm", input)
     if eps < 0 or (training and eps == 0):
         least = "positive during training" if training else "non-negative"
         raise ValueError(f"batch_norm: eps must be {least}, but got {eps}")
@@ -381,6 +382,7 @@ def instance_norm(
             f"Expected more than 1 spatial element when training, got input size "
             f"{list(input.shape)}"
         )
+    _check_floating("instance_norm", input)
     x = _wide(input)
     if running_mean is not None:
         with gradients_off():

@@ -15,7 +15,15 @@ from rushlight.ops import batching
 from rushlight.ops.bounds import extremes
 from rushlight.ops.creation import shape_of as _shape_of
 from rushlight.ops.creation import unrelated, with_grad
-from rushlight.ops.random import NORMAL, UNIFORM, draw, floating, next_counter, source_of
+from rushlight.ops.random import (
+    NORMAL,
+    UNIFORM,
+    draw,
+    floating,
+    floating_draw,
+    next_counter,
+    source_of,
+)
 from rushlight.ops.registry import (
     NOT_DIFFERENTIABLE,
     Op,
@@ -35,6 +43,11 @@ def _coins(p: Any, shape: views.Shape, kind: dtype, generator: Any) -> Any:
     return (draw(UNIFORM, shape, work, generator) < p).to(kind)
 
 
+def _check_not_complex(op: str, x: Any) -> None:
+    if x.dtype.is_complex:
+        raise errors.not_for_complex(op, x.dtype)
+
+
 @public("torch", out=True)
 def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
     """1 with the probability that `input` gives (or `p`), else 0.
@@ -42,6 +55,7 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
     >>> torch.bernoulli(torch.tensor([0.0, 1.0]))
     tensor([0., 1.])
     """
+    _check_not_complex("bernoulli", input)
     if p is not None:
         _check_probability("bernoulli", p)
         return unrelated(
@@ -75,6 +89,7 @@ def bernoulli_(input: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
     >>> torch.zeros(2).bernoulli_(1.0)
     tensor([1., 1.])
     """
+    _check_not_complex("bernoulli_", input)
     if hasattr(p, "_storage"):
         return recorder.write(
             input,
@@ -183,6 +198,19 @@ def local_flush() -> None:
     flush()
 
 
+def _check_deviation(std: Any) -> None:
+    """Raise for what is complex or known to be negative."""
+    least = std
+    if hasattr(std, "_storage"):
+        if std.dtype.is_complex:
+            raise RuntimeError(f"normal expects std to be non-complex, but found {std.dtype!r}")
+        if not std.numel() or std.is_meta or batching.levels_of(std):
+            return
+        least = extremes(std)[0]
+    if not least >= 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {least}")
+
+
 @public("torch", out=True)
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: IntList | None = None, *, generator: Any = None,
@@ -198,19 +226,14 @@ def normal(
         check_layout(layout)
     tensors = [x for x in (mean, std) if hasattr(x, "_storage")]
     like = tensors[0] if tensors else None
-    for x in (std,):
-        is_known = hasattr(x, "_storage") and x.numel() and not x.is_meta
-        is_known = is_known and not batching.levels_of(x)
-        least = extremes(x)[0] if is_known else x
-        if not hasattr(least, "_storage") and not least >= 0:
-            raise RuntimeError(f"normal expects std >= 0.0, but found std {least}")
+    _check_deviation(std)
     if size is None and tensors:
         shape = views.broadcast_shapes("normal", *(x._shape for x in tensors))
         kind = dtype or tensors[0].dtype
     else:
         shape = _shape_of("normal", (size,), {})
         kind = dtype or config.default_dtype()
-    made = draw(NORMAL, shape, floating("normal", kind), source_of(generator, device, like))
+    made = floating_draw(NORMAL, "normal", shape, kind, source_of(generator, device, like))
     made = unrelated(made * _plain(std) + _plain(mean), mean, std)
     return with_grad(made, requires_grad, device, like)
 
