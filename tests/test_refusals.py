@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
 
 import pytest
 
@@ -99,6 +100,53 @@ def test_python_says_the_public_name() -> None:
             with pytest.raises((TypeError, RuntimeError)) as found:
                 function()
             assert re.match(rf"{name}\b", str(found.value)), (name, found.value)
+
+
+MESSAGES = {
+    "only size 3 of a must equal the second-to-last size 4 of b": lambda: (
+        rl.ones(3) @ rl.ones(4, 5)
+    ),
+    "last size 3 of a must equal the only size 4 of b": lambda: rl.ones(2, 3) @ rl.ones(4),
+    r"batches of a \[2, 4, 5\] and b \[3, 5, 2\] cannot": lambda: (
+        rl.ones(2, 4, 5) @ rl.ones(3, 5, 2)
+    ),
+    r"input \[2, 5\] and weight \[4, 3\]": lambda: rl.nn.Linear(3, 4)(rl.ones(2, 5)),
+    "last size 4 of query must equal the last size 5 of key": lambda: (
+        rl.nn.functional.scaled_dot_product_attention(
+            rl.ones(2, 4), rl.ones(3, 5), rl.ones(3, 4)
+        )
+    ),
+    "as many positions: 3 and 2": lambda: rl.nn.functional.scaled_dot_product_attention(
+        rl.ones(2, 4), rl.ones(3, 4), rl.ones(2, 4)
+    ),
+    r"setitem: shapes \[3\] and \[2, 2\]": lambda: rl.zeros(4, 2).__setitem__(
+        slice(0, 2), rl.ones(3)
+    ),
+}
+
+
+@pytest.mark.parametrize("said", MESSAGES)
+def test_messages_name_what_does_not_fit(said: str) -> None:
+    with pytest.raises(RuntimeError, match=said):
+        MESSAGES[said]()
+
+
+DATA = [["a"], "a", [1.0, None], None, [[1, 2], [3]], [1, [2]], [[2], 1], {}, [{}]]
+
+
+@pytest.mark.parametrize("data", DATA, ids=str)
+def test_data_that_makes_no_tensor(data: Any) -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(Exception) as theirs:  # whichever it is
+        torch.tensor(data)
+    with pytest.raises(theirs.type):
+        rl.tensor(data)
+
+
+def test_gradcheck_warns_of_few_bits() -> None:
+    x = rl.ones(2, requires_grad=True)
+    with pytest.warns(UserWarning, match="input #0 requires a gradient and is"):
+        rl.autograd.gradcheck(lambda x: x * 2, x, eps=1e-2, atol=1e-2)
 
 
 def test_what_is_wrong_otherwise_stays_as_it_is() -> None:

@@ -210,7 +210,7 @@ def array_of(data: Any) -> tuple[Any, dtype]:
     try:
         array = np.array(plain)
     except (ValueError, OverflowError) as error:
-        raise _ragged(error) from None
+        raise _ragged(error, plain) from None
     if not typed and _may_be_long(array):
         leaves = np.array(plain, dtype=object)
         if all(isinstance(leaf, int) for leaf in leaves.flat):
@@ -222,7 +222,10 @@ def array_of(data: Any) -> tuple[Any, dtype]:
     if array.size == 0 and not typed:
         return array, config.default_dtype()
     if array.dtype.kind in "US":
-        raise TypeError(f"new(): invalid data type '{_text_class(plain)}'")
+        kind = _text_class(plain)
+        if isinstance(plain, list):
+            raise ValueError(f"tensor: too many dimensions '{kind}'")
+        raise TypeError(f"new(): invalid data type '{kind}'")
     if typed:
         return array, functools.reduce(dt.promote_types, map(_kind_of, found))
     if array.dtype.kind == "f":
@@ -289,10 +292,19 @@ def _in_range(array: Any, kind: dtype) -> Any:
     return array
 
 
-def _ragged(error: Exception) -> Exception:
+def _ragged(error: Exception, data: Any) -> Exception:
     if isinstance(error, OverflowError):
         return RuntimeError(f"tensor: value cannot be converted without overflow: {error}")
+    if _is_mixed(data):
+        return TypeError(f"tensor: a sequence among numbers ({error})")
     return ValueError(f"tensor: expected sequences of equal length at every level ({error})")
+
+
+def _is_mixed(data: Any) -> bool:
+    """Whether numbers and sequences are side by side somewhere in nested data."""
+    if not isinstance(data, list):
+        return False
+    return len({isinstance(part, list) for part in data}) > 1 or any(map(_is_mixed, data))
 
 
 def _text_class(data: Any) -> str:
@@ -303,12 +315,13 @@ def _text_class(data: Any) -> str:
 
 
 def _not_numbers(data: Any) -> Exception:
-    leaf = data
-    while isinstance(leaf, list | tuple) and leaf:
-        leaf = leaf[0]
-    if leaf is None:
-        return RuntimeError("Could not infer dtype of NoneType")
-    return RuntimeError(f"Could not infer dtype of {type(leaf).__name__}")
+    others = (
+        leaf for leaf in np.array(data, dtype=object).flat if not isinstance(leaf, _NUMBERS)
+    )
+    return RuntimeError(f"Could not infer dtype of {type(next(others, data)).__name__}")
+
+
+_NUMBERS = (bool, int, float, complex, np.number, np.bool_)
 
 
 def legacy_tensor(

@@ -82,11 +82,28 @@ def ambiguous_minus_one(op: str, to: Sequence[int]) -> RuntimeError:
 
 
 def cannot_multiply(
-    op: str, a: Sequence[int], b: Sequence[int], a_size: int, b_size: int
+    op: str,
+    a: Sequence[int],
+    b: Sequence[int],
+    a_size: int,
+    b_size: int,
+    *,
+    names: tuple[str, str] = ("a", "b"),
+    is_turned: bool = False,
 ) -> RuntimeError:
+    """`is_turned`: whether b is multiplied along its last dimension."""
+    place = "only" if len(b) == 1 else "last" if is_turned else "second-to-last"
     return RuntimeError(
-        f"{op}: mat1 and mat2 shapes cannot be multiplied: a {shape_text(a)} and b "
-        f"{shape_text(b)}: a's last size {a_size} must equal b's second-to-last {b_size}"
+        f"{op}: mat1 and mat2 shapes cannot be multiplied: {names[0]} {shape_text(a)} and "
+        f"{names[1]} {shape_text(b)}: the {'only' if len(a) == 1 else 'last'} size {a_size} of "
+        f"{names[0]} must equal the {place} size {b_size} of {names[1]}"
+    )
+
+
+def other_batches(op: str, a: Sequence[int], b: Sequence[int]) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: the batches of a {shape_text(a)} and b {shape_text(b)} cannot be broadcast: "
+        f"{shape_text(a[:-2])} and {shape_text(b[:-2])}"
     )
 
 
@@ -401,14 +418,17 @@ def index_out_of_range(
 ) -> IndexError | RuntimeError:
     """`found`: what was indexed with, the value, the size, and the place of the value."""
     kind = RuntimeError if op in _RUNTIME_RANGES else IndexError
-    text = ""
+    text = f"{op}: index out of range"
     if found is not None:
         name, value, size, place = found
         if name == WRAPPED_INDEX:
             name, value = "index", value - size if value < 0 else value
         at = f" at {list(place)}" if place else ""
-        text = f": {name} {value}{at} is not within the size {size}"
-    return kind(f"{op}: index out of range in self{text}{origin_text(where, label)}")
+        if name == "target":
+            text = f"{op}: Target {value}{at} is out of bounds: there are {size} classes"
+        else:
+            text += f" in self: {name} {value}{at} is not within the size {size}"
+    return kind(text + origin_text(where, label))
 
 
 DIVISIONS = {  # the ops that refuse an integer zero as divisor, and what users call them

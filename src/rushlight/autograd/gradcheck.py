@@ -14,10 +14,12 @@ from typing import Any  # functions of tensors
 
 import numpy as np
 
+from rushlight.advice import warn_caller
 from rushlight.arrays import tensor_of_array
 from rushlight.autograd import tangents
 from rushlight.autograd.grad_api import grad
 from rushlight.autograd.grad_mode import enable_grad
+from rushlight.dtypes import complex128, float64
 from rushlight.ops.joining import stack
 from rushlight.ops.random import randn
 from rushlight.tensor import Tensor
@@ -82,6 +84,7 @@ def gradcheck(
             "gradcheck expects at least one input tensor to require gradient, but none of them "
             "have requires_grad=True."
         )
+    _warn_of_few_bits(given)
     case = _Case(func, given, eps, atol, rtol)
     try:
         with enable_grad():
@@ -260,6 +263,15 @@ def _table(rows: Sequence[Sequence[Array]]) -> list[Array]:
 
 def _parts_or_zeros(g: Any, like: Any) -> Array:
     return np.zeros(_parts(like).size) if g is None else _parts(g)
+
+
+def _warn_of_few_bits(inputs: tuple[Any, ...]) -> None:
+    for i, x in enumerate(inputs):
+        if isinstance(x, Tensor) and x.requires_grad and x.dtype not in (float64, complex128):
+            warn_caller(
+                f"gradcheck: input #{i} requires a gradient and is {x.dtype!r}: finite "
+                f"differences need float64 or complex128, and the check will likely fail"
+            )
 
 
 def gradgradcheck(

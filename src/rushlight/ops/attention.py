@@ -196,8 +196,16 @@ def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
             f"{op}: Expected query, key, and value to all be at least 2 dimensional, but got "
             f"{list(query.shape)}, {list(key.shape)} and {list(value.shape)}"
         )
-    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
-        raise errors.cannot_multiply(op, query.shape, key.shape, query.shape[-1], key.shape[-1])
+    if query.shape[-1] != key.shape[-1]:
+        raise errors.cannot_multiply(
+            op, query.shape, key.shape, query.shape[-1], key.shape[-1],
+            names=("query", "key"), is_turned=True,
+        )  # fmt: skip
+    if key.shape[-2] != value.shape[-2]:
+        raise RuntimeError(
+            f"{op}: key {list(key.shape)} and value {list(value.shape)} must have as many "
+            f"positions: {key.shape[-2]} and {value.shape[-2]}"
+        )
     if mask is not None and mask.dtype not in (dt.bool_, query.dtype, dt.float32):
         raise RuntimeError(
             f"{op}: Expected attn_mask dtype to be bool or float or to match query dtype, but "

@@ -81,8 +81,9 @@ def linear_type(x: TensorType, weight: TensorType, *bias: TensorType) -> TensorT
     if not x.shape or x.shape[-1] != weight.shape[1]:
         size = x.shape[-1] if x.shape else 1
         raise errors.cannot_multiply(
-            "linear", x.shape, weight.shape[::-1], size, weight.shape[1]
-        )
+            "linear", x.shape, weight.shape, size, weight.shape[1],
+            names=("input", "weight"), is_turned=True,
+        )  # fmt: skip
     shape = (*x.shape[:-1], weight.shape[0])
     if bias and views.broadcast_shapes("linear", shape, bias[0].shape) != shape:
         raise errors.cannot_broadcast("linear", (shape, bias[0].shape), -1)
@@ -170,7 +171,10 @@ def matmul(input: Any, other: Any = None, *, tensor2: Any = None) -> Any:
     if own == others == 1:
         return DOT(a, b)
     if own > 2 and others > 2:
-        batch = views.broadcast_shapes("matmul", a._shape[:-2], b._shape[:-2])
+        try:
+            batch = views.broadcast_shapes("matmul", a._shape[:-2], b._shape[:-2])
+        except RuntimeError:
+            raise errors.other_batches("matmul", a._shape, b._shape) from None
         a = a if a._shape[:-2] == batch else a.expand(*batch, *a._shape[-2:])
         b = b if b._shape[:-2] == batch else b.expand(*batch, *b._shape[-2:])
         own = others = len(batch) + 2
@@ -274,8 +278,9 @@ def inner(input: Any, other: Any) -> Any:
         return input * other
     if input.shape[-1] != other.shape[-1]:
         raise errors.cannot_multiply(
-            "inner", input.shape, other.shape[::-1], input.shape[-1], other.shape[-1]
-        )
+            "inner", input.shape, other.shape, input.shape[-1], other.shape[-1],
+            names=("input", "other"), is_turned=True,
+        )  # fmt: skip
     left = letters_for(input.ndim - 1, "k")
     right = letters_for(other.ndim - 1, "k" + left)
     return CONTRACT(input, other, equation=f"{left}k,{right}k->{left}{right}")

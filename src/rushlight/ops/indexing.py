@@ -282,7 +282,7 @@ def setitem(input: Any, key: Any, value: Any) -> None:
             value = value.reshape(value._shape[1:])
         if parsed.turned:
             value = parsed.turn(value.expand(viewed._shape))
-        recorder.write(viewed, value, "copy_")
+        recorder.write(viewed, value, "setitem")
         return
     if not is_number and value.dtype is not input.dtype and value.ndim:
         raise RuntimeError(
