@@ -321,6 +321,10 @@ def test_printing_shows_all_samples(x):
     texts = []
     rushlight.vmap(lambda a: texts.append(repr(a)) or a)(x)
     assert texts[0].startswith("BatchedTensor(lvl=1, bdim=0, value=\n    tensor([[0., 1., 2.],")
+    kept = rushlight.vmap(lambda a: a * 2)(x.clone().requires_grad_())  # its number is in use
+    rushlight.vmap(rushlight.vmap(lambda a: texts.append(repr(a)) or a))(x)
+    assert texts[1].startswith("BatchedTensor(lvl=2,")
+    assert kept.requires_grad
 
 
 # -- gradients

@@ -120,7 +120,9 @@ def _batched_repr(tensor: Any) -> str:
 
     level = batching.levels_of(tensor)[-1]
     inner = textwrap.indent(tensor_repr(batching.leave(tensor.detach(), level, 0)), "    ")
-    return f"BatchedTensor(lvl={level[0] + 1}, bdim=0, value=\n{inner}\n)"
+    numbers = [batch.number for batch in batching.active.batches]
+    depth = numbers.index(level[0]) + 1 if level[0] in numbers else 0  # 0: after its vmap
+    return f"BatchedTensor(lvl={depth}, bdim=0, value=\n{inner}\n)"
 
 
 # Around the body: prefix and suffixes
