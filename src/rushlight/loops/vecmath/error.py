@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rushlight.loops.vecmath.exponential import EXP_TAIL, LN2, LOG2_E, exp_parts
+from rushlight.loops.vecmath.exponential import EXP_TAIL, LN2, LOG2_E, exp_normal, exp_parts
 from rushlight.loops.vecmath.lanes import (
     Value,
     clamp_above,
@@ -15,7 +15,8 @@ from rushlight.loops.vecmath.lanes import (
     two_product,
     two_sum,
 )
-from rushlight.loops.vecmath.registry import call, vector_function
+from rushlight.loops.vecmath.logarithm import LN2_SHORT
+from rushlight.loops.vecmath.registry import vector_function
 
 # fmt: off
 # erf(x) / x - 1 in x^2. Relative error of erf 2^-30.2 for |x| <= 0.95 (f32), and 2^-56.4 for
@@ -71,8 +72,6 @@ ERFCX = (
     -1.668453916853213e-10,
 )
 # fmt: on
-# ln 2: 16 bits, so that n times it is exact in float32 up to 2^8, and the rest.
-LN2_SHORT = (0.693145751953125, 1.4286068203094173e-06)
 SQRT_HALF = 0.7071067811865476
 
 
@@ -82,7 +81,7 @@ def erf(x: Value) -> Value:
     a, small = abs(x), _erf_small(x)
     if x.kind == "f32":
         limited = clamp_above(a, 4.0)
-        large = 1.0 - call("exp", polynomial(limited, LOG_ERFC))
+        large = 1.0 - exp_normal(polynomial(limited, LOG_ERFC))
         return copysign(select(a < 0.94, small, large), x)
     large = 1.0 - _erfc_positive(clamp_above(a, 6.0))
     return copysign(select(a < 0.84, small, large), x)
@@ -130,7 +129,8 @@ def normal_cdf(x: Value) -> Value:
     scaled = polynomial(a, NORMAL_TOP) / polynomial(a, NORMAL_BOTTOM)
     half = a * 0.5
     n, n_int = nearest(a * half, -LOG2_E)
-    r = fma(n, -LN2_SHORT[1], fma(-a, half, n * -LN2_SHORT[0]))
+    high, low = LN2_SHORT[x.kind]
+    r = fma(n, -low, fma(-a, half, n * -high))
     excess = r * polynomial(r, (1.0, *EXP_TAIL[x.kind]))
     negative = scale_down(fma(scaled, excess, scaled), n_int)
     return select(x < 0.0, negative, 1.0 - negative)

@@ -116,11 +116,22 @@ def _clamp(x: Value) -> Value:
 
 @vector_function("exp", ulp=(1.0, 1.0))
 def exp(x: Value) -> Value:
-    x = _clamp(x)
+    power, n = _exp_and_exponent(_clamp(x))
+    return scale(power, n)
+
+
+def exp_normal(x: Value) -> Value:
+    """exp(x) where that is a normal number: a third less work than for all x."""
+    power, n = _exp_and_exponent(x)
+    return power * power_of_two(n)
+
+
+def _exp_and_exponent(x: Value) -> tuple[Value, Value]:
+    """exp(x) = power * 2^n with the power between 0.7 and 1.42."""
     high, low = LN2[x.kind]
     n, n_int = nearest(x, LOG2_E)
     r = fma(n, -low, fma(n, -high, x))
-    return scale(polynomial(r, (1.0, 1.0, *EXP_TAIL[x.kind])), n_int)
+    return polynomial(r, (1.0, 1.0, *EXP_TAIL[x.kind])), n_int
 
 
 @vector_function("exp2", ulp=(1.0, 1.0))
