@@ -276,6 +276,12 @@ def _is_infinite_somewhere(line: str, names: dict[str, Any]) -> bool:
     return any(not bool(t.isfinite().all()) for t in reals)
 
 
+def _has_even_rows(line: str, names: dict[str, Any]) -> bool:
+    """Rows of equal numbers are normalised to the rounding error of their mean."""
+    rows = [t.detach() for t in _operands(line, names) if t.dim() and t.shape[-1] > 1]
+    return any(bool((t == t[..., :1]).all(-1).any()) for t in rows)
+
+
 def _has_bytes(line: str, names: dict[str, Any]) -> bool:
     """Pixels of eight bits are rounded after each dimension, by weights of few bits."""
     return any(t.dtype is torch.uint8 for t in _operands(line, names))
@@ -380,6 +386,7 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"native_group_norm", _derives_statistics),
     (tables.DERIVES, _is_infinite_somewhere),
     (r"upsample|interpolate", _has_bytes),
+    (r"(layer|group|instance|batch)_norm", _has_even_rows),
     (r"is_set_to", _is_conjugate),
     (r"multi(label)?_margin_loss", _has_nan),
     (tables.FORWARD, _overlaps),
