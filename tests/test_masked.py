@@ -41,6 +41,12 @@ def test_positions(name):
     check(f"masked.{name}", INTEGERS, mask=MASK, dtype="dtype:int64")
 
 
+def test_bools_have_extremes_where_nothing_is_masked():
+    for name in ("amax", "amin"):
+        check(f"masked.{name}", X > 0, 1)
+    check("masked.logsumexp", X > 0, 1)
+
+
 def test_the_rest():
     check("masked.normalize", X, 2.0, 1, mask=MASK, second=False)
     check("masked.logsumexp", X, 2, mask=MASK[1:], second=False)

@@ -8,6 +8,7 @@ out, the result is that value. Their gradients are exactly zero.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any  # operands are tensors
 
 import rushlight as rl
@@ -60,12 +61,27 @@ def prod(
     return x
 
 
+def _end(name: str) -> Callable[[Tensor], Any]:
+    """The least value of a tensor's dtype for maxima, the greatest for minima."""
+    is_least = name.endswith("max")
+
+    def end(x: Tensor) -> Any:
+        if x.dtype == dt.bool_:
+            raise NotImplementedError(f"identity of {name} on {x.dtype!r} input")
+        if x.is_floating_point() or x.is_complex():
+            return -math.inf if is_least else math.inf
+        limits = dt.iinfo(x.dtype)
+        return limits.min if is_least else limits.max
+
+    return end
+
+
 def _extreme(name: str) -> Any:
     def function(
         input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype: Any = None,
         mask: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
-        x = _filled(input, mask, _end(name, input))
+        x = _filled(input, mask, _end(name))
         made = getattr(x, name)(_dims(input, dim), keepdim=bool(keepdim))
         return made.to(dtype or input.dtype)
 
@@ -77,7 +93,7 @@ def _position(name: str) -> Any:
         input: Tensor, dim: int | None = None, *, keepdim: bool | None = False,
         dtype: Any = None, mask: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
-        x = _filled(input, mask, _end(name, input))
+        x = _filled(input, mask, _end(name))
         return getattr(x, name)(dim, keepdim=bool(keepdim)).to(dtype or input.dtype)
 
     return _named(
@@ -174,7 +190,7 @@ def logsumexp(
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """log of the sum of exp of the elements that the mask keeps."""
-    x = _filled(input, mask, _end("amax", input))
+    x = _filled(input, mask, _end("amax"))
     return x.logsumexp(_dims(input, dim), keepdim=keepdim).to(dtype or input.dtype)
 
 
@@ -183,8 +199,8 @@ def logaddexp(
     other_mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """log(exp(input) + exp(other)), each without what its mask leaves out."""
-    a = _filled(input, input_mask, _end("amax", input))
-    b = _filled(other, other_mask, _end("amax", other))
+    a = _filled(input, input_mask, _end("amax"))
+    b = _filled(other, other_mask, _end("amax"))
     return a.logaddexp(b).to(dtype or input.dtype)
 
 
@@ -195,15 +211,15 @@ def _along(name: str, fill: Any) -> Any:
     def function(
         input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None
     ) -> Tensor:
-        x = _filled(input, mask, fill(input))
+        x = _filled(input, mask, fill)
         return getattr(F if name == "softmin" else rl, name)(x, dim, dtype=dtype)
 
     return _named(function, name, f"`{name}` over the elements that the mask keeps.")
 
 
-softmax = _along("softmax", lambda x: _end("amax", x))
-log_softmax = _along("log_softmax", lambda x: _end("amax", x))
-softmin = _along("softmin", lambda x: _end("amin", x))
+softmax = _along("softmax", _end("amax"))
+log_softmax = _along("log_softmax", _end("amax"))
+softmin = _along("softmin", _end("amin"))
 cumsum = _along("cumsum", lambda x: 0)
 cumprod = _along("cumprod", lambda x: 1)
 
@@ -240,11 +256,12 @@ def _dims(x: Tensor, dim: Dims) -> tuple[int, ...]:
 
 
 def _filled(x: Tensor, mask: Tensor | None, value: Any) -> Tensor:
-    """x with `value` where the mask is false."""
+    """x with `value`, or what that function gives for x, where the mask is false."""
     if not isinstance(x, Tensor):
         raise errors.NotAnOperandError(x)
     if mask is None:
         return x
+    value = value(x) if callable(value) else value
     return WHERE(_expanded(x, mask), x, FILL(value, shape=(), dtype=x.dtype))
 
 
@@ -261,17 +278,6 @@ def _count(x: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tensor:
     every = FULL(shape=tuple(x.shape), value=True, dtype=dt.bool_)
     kept = every if mask is None else _expanded(x, mask)
     return kept.sum(_dims(x, dim), keepdim=keepdim)
-
-
-def _end(name: str, x: Tensor) -> Any:
-    """The least value of x's dtype for maxima, the greatest for minima."""
-    is_least = name.endswith("max")
-    if x.dtype == dt.bool_:
-        raise NotImplementedError(f"identity of {name} on {x.dtype!r} input")
-    if x.is_floating_point() or x.is_complex():
-        return -math.inf if is_least else math.inf
-    limits = dt.iinfo(x.dtype)
-    return limits.min if is_least else limits.max
 
 
 for _name in __all__:
