@@ -78,6 +78,41 @@ def test_complex_numbers(name: str) -> None:
     assert raised(OF_REAL_NUMBERS[name], rushlight, "complex64") is expected
 
 
+OF_TWO_DTYPES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "cosine_similarity": lambda lib, x, y: lib.cosine_similarity(x, y),
+    "cross": lambda lib, x, y: lib.linalg.cross(x, y),
+    "vecdot": lambda lib, x, y: lib.linalg.vecdot(x, y),
+    "mse_loss": lambda lib, x, y: lib.nn.functional.mse_loss(x, y),
+    "smooth_l1_loss": lambda lib, x, y: lib.nn.functional.smooth_l1_loss(x, y),
+    "probabilities": lambda lib, x, y: lib.nn.functional.cross_entropy(x, y),
+    "probabilities and weights": lambda lib, x, y: lib.nn.functional.cross_entropy(
+        x, x, y[0] + 1
+    ),
+    "weights": lambda lib, x, y: lib.nn.functional.cross_entropy(
+        x, lib.tensor(PLACES), y[0] + 1
+    ),
+    "nll_loss": lambda lib, x, y: lib.nn.functional.nll_loss(x, lib.tensor(PLACES), y[0] + 1),
+    "normal": lambda lib, x, y: lib.normal(x, y),
+}
+
+
+@pytest.mark.parametrize("first", ["float16", "float32", "int64"])
+@pytest.mark.parametrize("second", ["float16", "float32", "float64", "bool"])
+@pytest.mark.parametrize("name", OF_TWO_DTYPES)
+def test_operands_of_two_dtypes(name: str, first: str, second: str) -> None:
+    found: list[Any] = []
+    for lib in (torch, rushlight):
+        x, y = (
+            lib.tensor([[1, 0, 1], [0, 1, 1]]).to(getattr(lib, kind))
+            for kind in (first, second)
+        )
+        try:
+            found.append(repr(OF_TWO_DTYPES[name](lib, x, y).dtype))
+        except RuntimeError:
+            found.append(RuntimeError)
+    assert found[0] == found[1]
+
+
 OF_MATRICES: dict[str, Callable[[Any, Any], Any]] = {
     "cholesky": lambda lib, x: lib.cholesky(x),
     "geqrf": lambda lib, x: lib.geqrf(x),

@@ -101,6 +101,11 @@ def _check_target(op: str, x: Any, target: Any, dim: int, ignore_index: int) -> 
     check_known(op, "target", target, x.shape[dim], ignored=ignore_index)
 
 
+def _check_same_dtype(op: str, input: Any, weight: Any) -> None:
+    if weight is not None and weight.dtype is not input.dtype:
+        raise errors.mixed_dtypes(op, input.dtype, weight.dtype)
+
+
 def _check_weight(op: str, weight: Any, classes: int) -> None:
     if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
         raise RuntimeError(
@@ -174,6 +179,7 @@ def nll_loss(
     dim = 1 if input.ndim > 1 else 0
     _check_target("nll_loss", input, target, dim, ignore_index)
     _check_weight("nll_loss", weight, input.shape[dim])
+    _check_same_dtype("nll_loss", input, weight)
     return _class_loss(input, target, weight, ignore_index, reduction, 0.0)
 
 
@@ -206,6 +212,7 @@ def cross_entropy(
         raise RuntimeError("cross_entropy: Dimension out of range: the input has no dimensions")
     _check_weight("cross_entropy", weight, input.shape[dim])
     is_half = input.dtype in (dt.float16, dt.bfloat16)
+    kind = input.dtype
     logs = (CAST(input, dtype=dt.float32) if is_half else input).log_softmax(dim)
     if target.dtype.is_floating_point:
         if ignore_index >= 0:
@@ -213,11 +220,14 @@ def cross_entropy(
                 f"cross_entropy: ignore_index ({ignore_index}) is not supported for a target "
                 f"of probabilities"
             )
+        for factor in (target, weight):
+            kind = kind if factor is None else dt.promote_types(kind, factor.dtype)
         loss = _probability_loss(logs, target, weight, reduction, label_smoothing, dim)
     else:
         _check_target("cross_entropy", input, target, dim, ignore_index)
+        _check_same_dtype("cross_entropy", input, weight)
         loss = _class_loss(logs, target, weight, ignore_index, reduction, label_smoothing)
-    return CAST(loss, dtype=input.dtype) if is_half else loss
+    return CAST(loss, dtype=kind) if is_half else loss
 
 
 def _probability_loss(

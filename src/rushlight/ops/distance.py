@@ -114,11 +114,13 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     >>> torch.cosine_similarity(torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
     tensor([0.6000])
     """
-    if not (x1.dtype.is_floating_point and x2.dtype.is_floating_point):
+    kind = dt.promote_types(x1.dtype, x2.dtype)
+    if not kind.is_floating_point:
         raise RuntimeError(
             f"cosine_similarity: expected floating point tensors, got {x1.dtype!r} and "
             f"{x2.dtype!r}"
         )
+    x1, x2 = x1.to(kind), x2.to(kind)
     shape = views.broadcast_shapes("cosine_similarity", x1.shape, x2.shape)
     a, b = x1.expand(shape), x2.expand(shape)
     a = a / a.norm(dim=dim, keepdim=True).clamp(min=eps)

@@ -37,13 +37,16 @@ def _paired(name: str, input: Any, target: Any) -> None:
         views.broadcast_shapes(name, input.shape, target.shape)
 
 
-def _check_floating(name: str, input: Any, target: Any) -> None:
-    """Raise where both together are no real floating numbers."""
+def _floating(name: str, input: Any, target: Any) -> tuple[Any, Any]:
+    """Both as numbers that can be subtracted; raises where they are no real floating ones."""
     kind = dt.promote_types(input.dtype, target.dtype)
     if kind.is_complex:
         raise errors.not_for_complex(name, kind)
     if not kind.is_floating_point:
         raise errors.not_implemented_for(name, kind, "a floating dtype")
+    if input.dtype is dt.bool_ or target.dtype is dt.bool_:
+        return input.to(kind), target.to(kind)
+    return input, target
 
 
 def _weighted(losses: Any, weight: Any, reduction: str) -> Any:
@@ -70,7 +73,7 @@ def mse_loss(
     tensor(2.)
     """
     reduction = reduction_of(reduction, size_average, reduce)
-    _check_floating("mse_loss", input, target)
+    input, target = _floating("mse_loss", input, target)
     _paired("mse_loss", input, target)
     return _weighted((input - target).square(), weight, reduction)
 
@@ -109,7 +112,7 @@ def smooth_l1_loss(
     tensor(0.1250)
     """
     reduction = reduction_of(reduction, size_average, reduce)
-    _check_floating("smooth_l1_loss", input, target)
+    input, target = _floating("smooth_l1_loss", input, target)
     _paired("smooth_l1_loss", input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
@@ -136,7 +139,7 @@ def huber_loss(
     reduction = reduction_of(reduction, None, None)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    _check_floating("huber_loss", input, target)
+    input, target = _floating("huber_loss", input, target)
     _paired("huber_loss", input, target)
     distance = (input - target).abs()
     far = (distance - 0.5 * delta) * delta

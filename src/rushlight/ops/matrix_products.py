@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any  # operands are tensors
 
+from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.advice import warn_caller
 from rushlight.argument_kinds import IntList
@@ -29,6 +30,10 @@ def cross(input: Any, other: Any, *, dim: int = -1) -> Any:
             f"linalg.cross: inputs must have the same number of dimensions, got "
             f"{list(input.shape)} and {list(other.shape)}"
         )
+    if input.dtype is not other.dtype:
+        raise errors.mixed_dtypes("linalg.cross", input.dtype, other.dtype)
+    if input.dtype is dt.bool_:
+        raise errors.not_implemented_for("linalg.cross", input.dtype, "numbers")
     at = views.dim_index("linalg.cross", dim, input.ndim)
     if input.shape[at] != 3 or other.shape[at] != 3:
         raise RuntimeError(
@@ -62,6 +67,8 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     """
     if x.dtype.is_integral:
         raise errors.wrong_dtype("linalg.vecdot", x.dtype, "a floating or complex dtype")
+    if x.dtype is not y.dtype:
+        raise errors.mixed_dtypes("linalg.vecdot", x.dtype, y.dtype)
     return (conjugate(x) * y).sum(dim)
 
 

@@ -234,7 +234,7 @@ def normal(
         shape = _shape_of("normal", (size,), {})
         kind = dtype or config.default_dtype()
     made = floating_draw(NORMAL, "normal", shape, kind, source_of(generator, device, like))
-    made = unrelated(made * _plain(std) + _plain(mean), mean, std)
+    made = unrelated((made * _plain(std) + _plain(mean)).to(kind), mean, std)
     return with_grad(made, requires_grad, device, like)
 
 
