@@ -440,6 +440,11 @@ def test_activation_options() -> None:
     check_gradients(lambda lib, x: lib.nn.functional.threshold(x, 1.0, 20.0), x)
     check_gradients(lambda lib, x: lib.nn.functional.hardtanh(x, -2.0, 1.0), x)
     check(lambda lib, x: lib.nn.functional.hardtanh(x, 2.0, 1.0), x)
+    for low in (-1.0, -0.5, 1.5):  # limits of whole numbers lose their fractions
+        check(
+            lambda lib, x, low=low: lib.nn.functional.hardtanh(x, low, 3.0),
+            torch.tensor([0, 1, 5], dtype=torch.uint8),
+        )
     check(lambda lib, x: lib.nn.functional.celu(x, 0.0), x)
     check(lambda lib, x: lib.nn.functional.gelu(x, approximate="x"), x)
     check(lambda lib, x: lib.nn.functional.softshrink(x, -1.0), x)

@@ -121,7 +121,7 @@ def hardtanh(
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     kind = the_tensor("hardtanh", input).dtype
-    if not kind.is_signed and kind is not dt.bool_ and min(min_val, max_val) < 0:
+    if not kind.is_signed and kind is not dt.bool_ and min_val <= -1:
         raise RuntimeError(
             "hardtanh: cannot do hardtanh on an unsigned type with negative limits"
         )
