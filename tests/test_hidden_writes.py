@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rushlight as torch
+from rushlight.nn import functional as F
 
 
 def _through_detach(y):
@@ -125,3 +126,29 @@ def test_the_same_recording_without_the_write_still_works():
         assert step(False) == pytest.approx([2.7182818] * 2)
         with pytest.raises(RuntimeError, match="copy_"):
             step(True)
+
+
+POSITIONS = {  # values found at a place: their derivative reads the place alone
+    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x.reshape(1, 1, 4), 2),
+    "cummax": lambda x: x.cummax(0).values,
+    "embedding_bag": lambda x: F.embedding_bag(
+        torch.tensor([[0, 1]]), x.reshape(4, 1), mode="max"
+    ),
+    "fractional_max_pool2d": lambda x: F.fractional_max_pool2d(x.reshape(1, 1, 2, 2), 1, 1),
+    "frexp": lambda x: torch.frexp(x).mantissa,
+    "max": lambda x: x.max(0).values,
+    "max_pool1d": lambda x: F.max_pool1d(x.reshape(1, 1, 4), 2),
+}
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_values_found_at_a_place_may_be_written_to(name):
+    gradients = []
+    for is_written in (False, True):
+        x = torch.tensor([1.0, 3.0, 2.0, 5.0], requires_grad=True)
+        found = POSITIONS[name](x * 1)
+        if is_written:
+            found.detach().add_(0.5)
+        found.sum().backward()
+        gradients.append(x.grad.tolist())
+    assert gradients[0] == gradients[1]

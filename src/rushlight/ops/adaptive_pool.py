@@ -119,6 +119,7 @@ ADAPTIVE_MAX = Op(
         POOL_SCATTER(g[0], out_[1], size=tuple(x.shape[-len(out) :]), kind="add"),
         None,
     ),
+    reads=1,
 )
 
 

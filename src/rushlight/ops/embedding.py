@@ -347,6 +347,7 @@ BAG_MAX = Op(  # (bag maxima, the position in `rows` each came from; -1 for an e
         )
     ),
     vjp=lambda g, out, rows, bags, count: (_bag_max_vjp(g[0], out[1], rows), None),
+    reads=1,
 )
 
 

@@ -137,7 +137,14 @@ def _max_dim_op(name: str, kind: str) -> Op:
         index = k.reduce("arg" + kind, _ordered(k, x), dim, keepdim)
         return extreme(k, kind, x, dim, keepdim), index
 
-    return Op(name, attrs=("dim", "keepdim"), type=type_rule, lower=lower, vjp=_place_vjp)
+    return Op(
+        name,
+        attrs=("dim", "keepdim"),
+        type=type_rule,
+        lower=lower,
+        vjp=_place_vjp,
+        reads=1,
+    )
 
 
 MAX_DIM, MIN_DIM = _max_dim_op("max_dim", "max"), _max_dim_op("min_dim", "min")

@@ -103,6 +103,7 @@ FRACTIONAL_MAX = Op(  # of planes (N, C, *size): maxima of windows, and where in
         POOL_SCATTER(g[0], out_[1], size=tuple(x.shape[2:]), kind="add"),
         None,
     ),
+    reads=1,
 )
 
 

@@ -94,6 +94,7 @@ MAX_POOL = Op(
     vjp=lambda g, out_, x, kernel, **_: POOL_SCATTER(
         g[0], out_[1], size=tuple(x.shape[-len(kernel) :]), kind="add"
     ),
+    reads=1,
 )
 
 

@@ -181,11 +181,13 @@ class Op:
     jvp: `jvp(tangents, out, *operands, **attrs) -> tangent` of the one result, or how the op is
     linear, where that is shorter than the transpose of `vjp`; tangents are None for operands
     without one.
+
+    reads: the one of several results that `vjp` reads; None: any of them.
     """
 
     __slots__ = (
-        "attrs", "find_uses", "is_differentiable", "jvp", "lower", "name", "type", "uses",
-        "uses_out", "vjp",
+        "attrs", "find_uses", "is_differentiable", "jvp", "lower", "name", "reads", "type",
+        "uses", "uses_out", "vjp",
     )  # fmt: skip
 
     uses: tuple[bool, ...] | None  # which operands the derivative reads; None for all
@@ -202,9 +204,11 @@ class Op:
         lower: Callable[..., Any],
         vjp: Vjp | _NotDifferentiable | None,
         jvp: Callable[..., Any] | Linearity | None = None,
+        reads: int | None = None,
     ) -> None:
         self.name = name
         self.attrs = tuple(attrs)
+        self.reads = reads
         self.type = type
         self.lower = lower
         self.is_differentiable = vjp is not NOT_DIFFERENTIABLE

@@ -102,7 +102,7 @@ def _frexp_vjp(g: Any, out: Any, x: Any) -> Any:
     return scaled(g[0], RECORDED.exp2(CAST(-out[1], dtype=g[0].dtype)))
 
 
-FREXP = Op("frexp", type=_frexp_type, lower=_frexp_lower, vjp=_frexp_vjp)
+FREXP = Op("frexp", type=_frexp_type, lower=_frexp_lower, vjp=_frexp_vjp, reads=1)
 
 
 @public("torch", "Tensor", out=True)

@@ -133,6 +133,7 @@ def _cum_extreme(name: str, kind: str) -> Op:
         type=lambda x, dim: (x, TensorType(x.shape, dt.int64)),
         lower=lambda k, x, dim: _extreme_lower(k, x, kind, dim),
         vjp=_place_vjp,
+        reads=1,
     )
 
 

@@ -134,7 +134,9 @@ class Node(_Rare):
 
     def saves(self, value: Value) -> bool:
         """Whether the derivative rule reads this very value."""
-        return any(v is value for v in (*self.values, *self.outs))
+        reads = None if self.op is None else self.op.reads
+        outs = self.outs if reads is None else self.outs[reads : reads + 1]
+        return any(v is value for v in (*self.values, *outs))
 
     def free(self) -> None:
         """Drop what was saved: from now on the node is met as one of another epoch."""
