@@ -36,10 +36,12 @@ REFUSED = (
     r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
 )
 # The same in programs that have a certain statement: PyTorch wraps indices of take_along_dim
-# around, and saves of operands that were made in inference mode only what gradients will need.
+# around, saves of operands that were made in inference mode only what gradients will need, and
+# joins numbers where the batch is empty.
 REFUSED_WITH = (
     ("index out of range", r"take_along_dim\("),
     ("Inference tensors cannot be saved", r"inference_mode"),
+    ("zero-dimensional tensor", r"vmap"),
 )
 # What writes to operands whose version stays what it was (parts that unsafe_chunk gives).
 UNSEEN = r"(batch|instance)_norm\(|lambda a: v.*_\(.*_\(a\)"
@@ -107,7 +109,11 @@ def _is_parameter(t: torch.Tensor) -> bool:
 
 
 def _depends(t: torch.Tensor, leaves: list[torch.Tensor]) -> bool:
-    """Whether PyTorch's derivative of a value is more than rounding, or cannot be had here."""
+    """Whether PyTorch's derivative of a value is more than rounding, or cannot be had here. By
+    what is not finite it is not a number even where it is constant.
+    """
+    if not bool(t.detach().isfinite().all()):
+        return False
     weights = torch.linspace(0.5, 1.5, t.numel(), dtype=t.real.dtype).reshape(t.shape)
     total = (t * weights).abs().square().sum()
     try:
@@ -283,8 +289,42 @@ def _has_even_rows(line: str, names: dict[str, Any]) -> bool:
 
 
 def _has_bytes(line: str, names: dict[str, Any]) -> bool:
-    """Pixels of eight bits are rounded after each dimension, by weights of few bits."""
+    """Pixels of eight bits are rounded after each dimension, by weights of few bits; 255 as a
+    target is equal to -1.
+    """
     return any(t.dtype is torch.uint8 for t in _operands(line, names))
+
+
+def _repeats_indices(line: str, names: dict[str, Any]) -> bool:
+    """All values that were put in one place have its gradient, not just the one that is there
+    (docs/differences.md).
+    """
+    made = [t for t in _made(line, names) if t.requires_grad]
+    return any(int((t.detach() != 0).sum()) < _values_put(line, names) for t in made)
+
+
+def _values_put(line: str, names: dict[str, Any]) -> int:
+    """How many values that are not zero the unpooling of a statement was given."""
+    for call in ast.walk(ast.parse(line)):
+        if isinstance(call, ast.Call) and "unpool" in ast.unparse(call.func):
+            given = call.args[0] if call.args else call.keywords[0].value
+            return int((_value_of(ast.unparse(given), names) != 0).sum())
+    return 0
+
+
+def _outgrows(line: str, names: dict[str, Any]) -> bool:
+    """A tensor that grows takes the others of its memory along; here it has memory of its own
+    from then on (docs/differences.md).
+    """
+
+    def memory(t: torch.Tensor) -> int:
+        return t.untyped_storage().data_ptr()
+
+    return any(
+        memory(t) == memory(other) and t.numel() > other.numel()
+        for t in _made(line, names)
+        for other in _operands(line, names)
+    )
 
 
 def _has_nan(line: str, names: dict[str, Any]) -> bool:
@@ -389,5 +429,8 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"(layer|group|instance|batch)_norm", _has_even_rows),
     (r"is_set_to", _is_conjugate),
     (r"multi(label)?_margin_loss", _has_nan),
+    (r"cosine_embedding_loss", _has_bytes),
+    (r"max_unpool", _repeats_indices),
+    (r"addbmm_\(|resize_", _outgrows),
     (tables.FORWARD, _overlaps),
 )

@@ -136,6 +136,29 @@ def who_may_require_gradients(t):
     ]
 
 
+@case
+def leaves_that_no_longer_want_a_gradient(t):
+    def grads(*wanted):
+        a, b = ones(t), ones(t)
+        for both in wanted:
+            loss = (a * b * 3).sum()
+            b.requires_grad_(False)
+            b.requires_grad_(both)
+            loss.backward()
+            b.requires_grad_()
+        return [g if g is None else g.tolist() for g in (a.grad, b.grad)]
+
+    ran = []
+    late = ones(t)
+    loss = (late * 3).sum()
+    late.register_hook(lambda g: ran.append(g.tolist()))
+    late.register_post_accumulate_grad_hook(lambda p: ran.append(p.grad))
+    late.requires_grad_(False)
+    loss.backward()
+    orders = [(False, False), (True, False), (False, True), (True, False), (False, False)]
+    return [grads(*wanted) for wanted in orders], ran, late.grad
+
+
 # ---- backward and grad
 
 

@@ -253,6 +253,23 @@ def test_set_and_resize_change_the_view_of_memory():
     assert column.tolist() == [[1.0], [3.0], [5.0]]
 
 
+@pytest.mark.parametrize(
+    "shape, strides",
+    [
+        ((2, 1, 2), (0, 2, 1)),
+        ((2, 3, 2), (1, 0, 2)),
+        ((3, 2, 2), (1, 1, 4)),
+        ((2, 3, 2), (2, 2, 2)),
+        ((1, 1, 1), (1, 2, 3)),
+        ((2, 3, 2, 2), (6, 0, 1, 3)),
+    ],
+)
+def test_order_of_dimensions_that_share_steps(shape, strides):
+    torch = pytest.importorskip("torch")
+    want = torch.zeros(60).as_strided(shape, strides).dim_order()
+    assert rl.zeros(60).as_strided(shape, strides).dim_order() == want
+
+
 # -- storages
 
 

@@ -473,9 +473,10 @@ def sum_to(grad: Any, shape: tuple[int, ...]) -> Any:
 
 
 def accumulate_at(node: Any, target: Any, grad: Any, create_graph: bool) -> None:
-    """Add to the gradient of a leaf, and tell its hooks."""
-    with recording:  # another thread may add to the same gradient
-        accumulate(target, grad, create_graph)
+    """Add to the gradient of a leaf, unless it no longer wants one, and tell its hooks."""
+    if target._node is not None:
+        with recording:  # another thread may add to the same gradient
+            accumulate(target, grad, create_graph)
     if node.accumulate_hooks:
         for hook in list(node.accumulate_hooks.values()):
             hook(target)

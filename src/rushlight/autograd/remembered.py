@@ -43,9 +43,10 @@ def backward(trace: Any, root: Any, gradient: Any, walk: Walk) -> None:  # hot
     states: list[Any] = []
     for node in trace.accumulators:
         target = node.target()
-        existing = None if target is None else target._grad
+        is_wanted = target is not None and target._node is not None
+        existing = target._grad if is_wanted else None
         if existing is None:
-            states.append(target is not None)
+            states.append(is_wanted)
         else:
             value = existing._storage.value
             if value.epoch != trace.epoch:
@@ -68,7 +69,9 @@ def backward(trace: Any, root: Any, gradient: Any, walk: Walk) -> None:  # hot
     results = []
     for i, accumulator in enumerate(accumulators):
         target = accumulator.target()
-        if accumulator in walk.reached and target is not None and target._grad is not None:
+        if target is None or target._node is None or target._grad is None:
+            continue
+        if accumulator in walk.reached:
             results.append((i, *_described(target._grad)))
     before.remember(key, trace, results, walk.freed)
 

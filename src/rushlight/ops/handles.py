@@ -24,14 +24,30 @@ def const_data_ptr(input: Any) -> int:
 
 @public("Tensor")
 def dim_order(input: Any, ambiguity_check: Any = False) -> tuple[int, ...]:
-    """The dimensions from the one with the largest step in memory to the smallest.
+    """The dimensions from the one with the largest step in memory to the smallest. One that
+    takes no steps (`expand`) stays where it is; of equal steps the longer one comes first.
 
     >>> import rushlight as torch
     >>> torch.ones(2, 3).t().dim_order()
     (1, 0)
     """
-    strides = input._strides
-    return tuple(sorted(range(input.ndim), key=lambda d: (-strides[d], d)))
+    order = list(range(input.ndim))
+    if input.is_contiguous():
+        return tuple(order)
+    sizes, strides = input._shape, input._strides
+    for placed in reversed(range(input.ndim - 1)):  # what comes after it is in order
+        at = placed
+        for after in range(placed + 1, input.ndim):
+            own, other = order[at], order[after]
+            if not strides[own] or not strides[other]:
+                continue
+            if strides[own] == strides[other] and sizes[own] >= sizes[other]:
+                continue
+            if strides[own] > strides[other]:
+                break
+            order[at], order[after] = order[after], order[at]
+            at = after
+    return tuple(order)
 
 
 @public("torch")
