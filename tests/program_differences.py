@@ -33,7 +33,7 @@ REFUSED = (
     r"lu: U\[\d+,\d+\] is zero|linalg\.\w+\" not implemented for torch.b?float16|"
     r"ldl_solve: pivots .* are none|gather\(\): Expected dtype|mul: shapes \[0\] and \[0, |"
     r"logical_\w+_: a (view of a )?leaf|"
-    r"\"(amax|scaled_dot_product_attention)\" not implemented for torch.complex"
+    r"\"(amax|batch_norm|scaled_dot_product_attention)\" not implemented for torch.complex"
 )
 # The same in programs that have a certain statement: PyTorch wraps indices of take_along_dim
 # around, saves of operands that were made in inference mode only what gradients will need, and
