@@ -37,11 +37,14 @@ REFUSED = (
 )
 # The same in programs that have a certain statement: PyTorch wraps indices of take_along_dim
 # around, saves of operands that were made in inference mode only what gradients will need, and
-# joins numbers where the batch is empty.
+# joins numbers where the batch is empty. Rounding decides how many numbers are unique, and
+# convolutions of no channels have as many results as filters here (see `_has_no_elements`).
 REFUSED_WITH = (
     ("index out of range", r"take_along_dim\("),
     ("Inference tensors cannot be saved", r"inference_mode"),
     ("zero-dimensional tensor", r"vmap"),
+    ("size of the tensor", r"unique(_consecutive)?\("),
+    ("cannot be broadcast: sizes 0 and", r"conv(olution|\d)"),
 )
 # What writes to operands whose version stays what it was (parts that unsafe_chunk gives).
 UNSEEN = r"(batch|instance)_norm\(|lambda a: v.*_\(.*_\(a\)"

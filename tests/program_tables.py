@@ -259,6 +259,8 @@ with torch.autocast('cpu', dtype=torch.bfloat16):\n    {new} = {x2} @ {x2}.mT
 with torch.autocast('cpu', dtype=torch.bfloat16):\n    {new} = ({x2} @ {x2}.mT.sin()).softmax({e}) + {c}
 """)
 
+# PyTorch crashes where a view that was written to without gradients gets a hook before anybody
+# has looked at its `grad_fn`.
 GRADIENTS = templates(r"""
 {grown}.abs().sum().backward(retain_graph=True)
 {grown}.abs().square().sum().backward()
@@ -266,7 +268,7 @@ GRADIENTS = templates(r"""
 {new} = torch.autograd.grad({grown}.abs().sum(), [{leaf2}], allow_unused=True, create_graph=True)
 {new} = torch.autograd.grad(({grown} * {grown}.sin()).abs().sum(), [{leaf2}], retain_graph=True)
 {new} = torch.autograd.grad([{grown}], [{leaf2}], [torch.ones_like({grown})], allow_unused=True, create_graph=True)
-{grown}.register_hook(lambda g: g * 2)
+if {grown}.grad_fn is not None:\n    {grown}.register_hook(lambda g: g * 2)
 {leaf}.register_hook(lambda g: g + 1)
 {grown}.retain_grad()
 {leaf}.grad = None
