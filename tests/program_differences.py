@@ -390,8 +390,10 @@ def _has_negative_size(line: str, names: dict[str, Any]) -> bool:
     return any(bool((t < 0).any()) for t in reals)
 
 
-def _derives_statistics(line: str, names: dict[str, Any]) -> bool:
-    """Means and deviations that native_group_norm gives have a history without gradients."""
+def _has_history(line: str, names: dict[str, Any]) -> bool:
+    """Means and deviations that native_group_norm gives have a history without gradients;
+    as_strided_scatter has the wrong ones (docs/differences.md).
+    """
     return any(t.requires_grad for t in _operands(line, names))
 
 
@@ -426,7 +428,7 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"cond\(", _is_singular),
     (r"conv", _has_no_elements),
     (r"polar\(", _has_negative_size),
-    (r"native_group_norm", _derives_statistics),
+    (r"native_group_norm|as_strided_scatter", _has_history),
     (tables.DERIVES, _is_infinite_somewhere),
     (r"upsample|interpolate", _has_bytes),
     (r"(layer|group|instance|batch)_norm", _has_even_rows),

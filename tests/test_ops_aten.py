@@ -106,6 +106,18 @@ def test_dropout_and_what_was_kept():
         out, keep = rushlight.native_dropout(x, p, train)
         assert bool((keep == kept).all())
         assert rushlight.equal(out, x * kept)
+    assert not rushlight.native_dropout(x, 0.5, None)[1].all(), "drops, unless told not to"
+
+
+@pytest.mark.parametrize("train", [True, False, None])
+def test_what_was_kept_of_nothing(train):
+    torch = pytest.importorskip("torch")
+    want = torch.native_dropout(torch.ones(0, 3, dtype=torch.float64), 0.5, train)
+    found = rushlight.native_dropout(rushlight.ones(0, 3, dtype=rushlight.float64), 0.5, train)
+    assert [str(t.dtype).split(".")[1] for t in found] == [
+        str(t.dtype).split(".")[1] for t in want
+    ]
+    assert [t.shape for t in found] == [t.shape for t in want]
 
 
 def test_dropout_of_channels_and_in_place():

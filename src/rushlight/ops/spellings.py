@@ -276,12 +276,15 @@ def rrelu(
 
 @public("torch")
 def native_dropout(input: Any, p: float, train: bool | None) -> tuple[Any, Any]:
-    """Elements kept with probability 1 - p and scaled up, and which were kept.
+    """Elements kept with probability 1 - p and scaled up (unless `train` is false), and which
+    were kept, of the input's dtype where there are none.
 
     >>> torch.native_dropout(torch.ones(2), 0.5, False)
     (tensor([1., 1.]), tensor([True, True]))
     """
-    if not train:
+    if not input.numel():
+        return input.clone(), FULL(shape=input._shape, value=True, dtype=input.dtype)
+    if train is not None and not train:
         return input.clone(), FULL(shape=input._shape, value=True, dtype=bool_)
     chance = FULL(shape=input._shape, value=1 - p, dtype=input.dtype)
     keep = CAST(bernoulli(chance), dtype=bool_)
