@@ -227,3 +227,27 @@ def test_remembered_passes_list_only_the_nodes_that_they_freed() -> None:
         edge = edge.parent
     assert counts and max(counts) <= 3
     assert w.grad.tolist() == [40.0] * 3
+
+
+def _hooked_gradients(lib, wanted, retains=False):
+    """The gradients of what `wanted` names in x -> hooked y -> z, and what y retained."""
+    x = lib.tensor([2.0], requires_grad=True)
+    y = x * 3
+    y.register_hook(lambda g: g * 10)
+    if retains:
+        y.retain_grad()
+    named = {"x": x, "y": y}
+    given = lib.autograd.grad((y * 5).sum(), [named[name] for name in wanted])
+    return [g.item() for g in given], y.grad.item() if retains else None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"), [("x", [150.0]), ("y", [50.0]), ("yx", [5.0, 150.0])]
+)
+@pytest.mark.parametrize("retains", [False, True])
+def test_a_gradient_asked_for_is_what_hooks_leave_only_where_the_walk_ends(
+    wanted, expected, retains
+):
+    found = _hooked_gradients(torch, wanted, retains)
+    assert found == (expected, 50.0 if retains else None)
+    assert found == _hooked_gradients(pytest.importorskip("torch"), wanted, retains)

@@ -218,19 +218,32 @@ class Walk:
             self._here = (node,)
             if self.needed is not None and node not in self.needed:
                 continue
-            self._call_tensor_hooks(node, grads)
-            if self.wanted is not None:
-                for output, grad in grads.items():
-                    at = self.wanted.get((node, output))
-                    if at is not None:
-                        self.found[at] = grad
-            if self.wanted is None and type(node) is AccumulateGrad:
-                self._accumulate(node, grads)
-            elif self.wanted is None or self._leads_on(node):
+            if self.wanted is None:
+                self._call_tensor_hooks(node, grads)
+                if type(node) is AccumulateGrad:
+                    self._accumulate(node, grads)
+                else:
+                    self._step(node, grads)
+            elif self._leads_on(node):
+                self._take_wanted(node, grads)
+                self._call_tensor_hooks(node, grads)
                 self._step(node, grads)
+            else:
+                self._call_tensor_hooks(node, grads)
+                self._take_wanted(node, grads)
         if self.retain_graph:  # a path tells whether what it holds may be walked again
             trace = local.trace
             trace.step(("retained",), "mark", trace.edge.next)
+
+    def _take_wanted(self, node: Node, grads: Gradients) -> None:
+        """Keep the gradients that were asked for. As in PyTorch, what the hooks of a tensor make
+        of its gradient is kept only where the walk goes no further.
+        """
+        assert self.wanted is not None
+        for output, grad in grads.items():
+            at = self.wanted.get((node, output))
+            if at is not None:
+                self.found[at] = grad
 
     def reachable(self, nodes: Sequence[Node | None]) -> list[Node]:
         """Those of `nodes` that this pass has still to come by."""
