@@ -251,3 +251,17 @@ def test_a_gradient_asked_for_is_what_hooks_leave_only_where_the_walk_ends(
     found = _hooked_gradients(torch, wanted, retains)
     assert found == (expected, 50.0 if retains else None)
     assert found == _hooked_gradients(pytest.importorskip("torch"), wanted, retains)
+
+
+def test_backward_by_a_result_retains_its_gradient():
+    def grads(lib):
+        x = lib.tensor([2.0], requires_grad=True)
+        y = x * 3
+        y.register_hook(lambda g: g * 10)
+        z = (y * 5).sum()
+        z.backward(inputs=[y, x], retain_graph=True)
+        z.backward(inputs=[y], retain_graph=True)
+        assert y.retains_grad
+        return y.grad.item(), x.grad.item()
+
+    assert grads(torch) == (100.0, 150.0) == grads(pytest.importorskip("torch"))

@@ -79,3 +79,13 @@ def test_keys_that_do_not_match_are_shown_as_in_pytorch() -> None:
             given = module.state_dict() if state is None else state
             texts.append(repr(module.load_state_dict(given, strict=strict)))
         assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("shape", [(9, 9), (3, 9), (5, 3, 4), (2,)])
+def test_a_mask_of_another_size_is_refused(shape):
+    for lib in (rushlight, torch):
+        query, key = lib.ones(2, 3, 4), lib.ones(2, 4, 4)
+        with pytest.raises(RuntimeError):
+            lib.nn.functional.scaled_dot_product_attention(
+                query, key, key, attn_mask=lib.ones(*shape)
+            )

@@ -46,7 +46,9 @@ def backward(
     create_graph: bool,
     inputs: Sequence[Any] | None = None,
 ) -> None:
-    """Accumulate gradients into `.grad` of leaves (or of `inputs` alone)."""
+    """Accumulate gradients into `.grad` of leaves (or of `inputs` alone: results among them
+    retain their gradients from then on).
+    """
     if not roots:
         return
     grads = [seed(root, g, i) for i, (root, g) in enumerate(zip(roots, gradients, strict=True))]
@@ -60,14 +62,12 @@ def backward(
     walk = Walk(retain_graph, create_graph)
     walk.start(roots, grads)
     if inputs is not None:
-        found = walk.run_to([_target_of(t) for t in inputs])
-        for t, g in zip(inputs, found, strict=True):
-            if g is None:
-                continue
-            if isinstance(t._node, AccumulateGrad):
+        targets = [_target_of(t) for t in inputs]
+        for t in inputs:
+            t.retain_grad()
+        for t, g in zip(inputs, walk.run_to(targets), strict=True):
+            if g is not None and isinstance(t._node, AccumulateGrad):
                 accumulate_at(t._node, t, g, create_graph)
-            else:
-                accumulate(t, g, create_graph)
         return
     walk.run()
 

@@ -206,6 +206,15 @@ def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
             f"{op}: key {list(key.shape)} and value {list(value.shape)} must have as many "
             f"positions: {key.shape[-2]} and {value.shape[-2]}"
         )
+    scores = (*query.shape[:-1], key.shape[-2])
+    if mask is not None and any(
+        size not in (1, own) and (own != 1 or place < 2)
+        for place, (size, own) in enumerate(zip(mask.shape[::-1], scores[::-1], strict=False))
+    ):
+        raise RuntimeError(
+            f"{op}: attn_mask {list(mask.shape)} must broadcast to the scores {list(scores)} "
+            f"of query {list(query.shape)} and key {list(key.shape)}"
+        )
     if mask is not None and mask.dtype not in (dt.bool_, query.dtype, dt.float32):
         raise RuntimeError(
             f"{op}: Expected attn_mask dtype to be bool or float or to match query dtype, but "
