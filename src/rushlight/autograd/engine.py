@@ -236,8 +236,8 @@ class Walk:
             trace.step(("retained",), "mark", trace.edge.next)
 
     def _take_wanted(self, node: Node, grads: Gradients) -> None:
-        """Keep the gradients that were asked for. As in PyTorch, what the hooks of a tensor make
-        of its gradient is kept only where the walk goes no further.
+        """Keep the gradients that were asked for. As in PyTorch, what the hooks of a tensor
+        make of its gradient is kept only where the walk goes no further.
         """
         assert self.wanted is not None
         for output, grad in grads.items():
