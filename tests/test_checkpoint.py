@@ -408,3 +408,36 @@ def _second_without_first(context):
 
 def first_of_nothing():
     return warnings.catch_warnings()
+
+
+def _pulled_back(x):
+    _, pull = torch.func.vjp(torch.func.vmap(lambda a: a.sin() * a), x)
+    return pull(x.cos())[0]
+
+
+BATCHED = {
+    "vmap": torch.func.vmap(lambda a: a.sin() * a),
+    "vmap of vmap": lambda x: torch.func.vmap(torch.func.vmap(lambda a: a.sin() * a))(
+        x.reshape(2, 2)
+    ),
+    "two": lambda x: torch.func.vmap(torch.sin)(x) * torch.func.vmap(torch.exp)(x),
+    "jacfwd": lambda x: torch.func.jacfwd(lambda a: a.sin() * a)(x).sum(0),
+    "jacrev": lambda x: torch.func.jacrev(lambda a: a.sin() * a)(x).sum(0),
+    "vjp of vmap": _pulled_back,
+}
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+@pytest.mark.parametrize("name", BATCHED)
+def test_batches_inside_are_those_of_the_first_run(name, is_nested):
+    gradients = []
+    for wraps in (False, True):
+        function = BATCHED[name]
+        for _ in range(wraps * (1 + is_nested)):
+            function = functools.partial(checkpoint, function, use_reentrant=False)
+        x = torch.tensor([-0.6, -0.5, 0.3, 0.4], requires_grad=True)
+        kept = torch.func.vmap(lambda a: a * 2)(x)  # the number of its batch is in use
+        function(x * 1).square().sum().backward()
+        gradients.append(x.grad.tolist())
+        assert kept.requires_grad
+    assert gradients[0] == pytest.approx(gradients[1])

@@ -40,6 +40,8 @@ class Batch:
 class _Active(threading.local):
     def __init__(self) -> None:
         self.batches: list[Batch] = []  # the innermost last
+        self.noted: list[int] | None = None  # numbers of the batches that begin
+        self.repeated: Iterator[int] = iter(())  # numbers that the next ones have
 
 
 active = _Active()
@@ -54,12 +56,16 @@ _begun: dict[int, int] = {}  # the first gradient node that can be inside
 @contextlib.contextmanager
 def batch_of(size: int, randomness: str, sequence: int) -> Iterator[Batch]:
     """Run the body for every sample; gradient nodes from `sequence` on are inside."""
+    number = next(active.repeated, None)
     with _lock:
-        number = 0
-        while number in _running or _is_reachable(number):
-            number += 1
+        if number is None:
+            number = 0
+            while number in _running or _is_reachable(number):
+                number += 1
+            _begun[number] = sequence
         _running.append(number)
-        _begun[number] = sequence
+    if active.noted is not None:
+        active.noted.append(number)
     batch = Batch(number, size, randomness)
     active.batches.append(batch)
     try:
@@ -68,6 +74,30 @@ def batch_of(size: int, randomness: str, sequence: int) -> Iterator[Batch]:
         active.batches.pop()
         with _lock:
             _running.remove(number)
+
+
+@contextlib.contextmanager
+def noting(numbers: list[int]) -> Iterator[None]:
+    """Add the numbers of the batches that begin in the body."""
+    before, active.noted = active.noted, numbers
+    try:
+        yield
+    finally:
+        active.noted = before
+        if before is not None:
+            before += numbers
+
+
+@contextlib.contextmanager
+def repeating(numbers: list[int]) -> Iterator[None]:
+    """Give the batches of the body the numbers that they had when it was first run: what it
+    computes again takes the place of what was computed then.
+    """
+    before, active.repeated = active.repeated, iter(list(numbers))
+    try:
+        yield
+    finally:
+        active.repeated = before
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from rushlight.amp import state as autocast_state
 from rushlight.autograd import engine
 from rushlight.autograd.function import Function
 from rushlight.autograd.graph import saved_tensors_hooks
+from rushlight.ops import batching
 from rushlight.random.generator import default_generator, drawing_from
 from rushlight.tensor import Tensor
 from rushlight.trace import packing
@@ -159,13 +160,15 @@ def checkpoint(
         with around_first:
             return function(*args, **kwargs)
     stops = early_stop if _Switches.early_stop is None else _Switches.early_stop
+    surroundings = _Surroundings(preserve, around_second)
     again = _Again(
         functools.partial(_run_kept, function, [_kept(a) for a in args], _kept_values(kwargs)),
-        _Surroundings(preserve, around_second),
+        surroundings,
         stops_early=stops,
         is_checked=determinism_check == "default",
     )
-    with saved_tensors_hooks(again.note, again.saved), around_first:
+    noted = batching.noting(surroundings.batches)
+    with saved_tensors_hooks(again.note, again.saved), noted, around_first:
         return function(*args, **kwargs)
 
 
@@ -184,12 +187,15 @@ def _reentrant(use_reentrant: bool | None, name: str) -> bool:
 
 
 class _Surroundings:
-    """Random numbers and autocast as they were at the first run, and the caller's context."""
+    """Random numbers, autocast and the numbers of batches as they were at the first run, and
+    the caller's context.
+    """
 
     def __init__(
         self, preserve_rng_state: bool, around: contextlib.AbstractContextManager
     ) -> None:
         self.around = around
+        self.batches: list[int] = []
         self.draws = default_generator.place if preserve_rng_state else None
         self.autocast = {
             "enabled": autocast_state.is_autocast_enabled("cpu"),
@@ -200,7 +206,8 @@ class _Surroundings:
     def restored(self) -> Iterator[None]:
         draws = contextlib.nullcontext() if self.draws is None else drawing_from(self.draws)
         lowered = amp.autocast("cpu", **self.autocast)
-        with draws, rl.enable_grad(), lowered, self.around:
+        repeated = batching.repeating(self.batches)
+        with draws, rl.enable_grad(), lowered, repeated, self.around:
             yield
 
 
