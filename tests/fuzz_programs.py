@@ -532,9 +532,14 @@ def script(lines: Lines) -> str:
 # -- the command
 
 
-def check(seed: int, samples: bool, counts: collections.Counter[str]) -> str:
+def check(seed: int, samples: bool, counts: collections.Counter[str], stream: Any) -> str:
     """A report of what is wrong with the program of a seed, or nothing."""
-    draw = Draw(seed, samples)
+    try:
+        draw = Draw(seed, samples)
+    except _Late:  # PyTorch alone draws
+        counts["(not drawn)"] += 1
+        return ""
+    print(f"drawn {seed}", file=stream, flush=True)
     counts.update(draw.drawn)
     kind, found = trial(draw.lines)
     counts["(statements)"] += len(draw.lines)
@@ -566,7 +571,7 @@ def chunk(
             break
         print(f"begins {seed}", file=stream, flush=True)
         try:
-            found = in_time(seed, samples, counts)
+            found = in_time(seed, samples, counts, stream)
         except _Late:
             found = f"seed {seed}: takes more than {_SECONDS} s"
         except Exception:
@@ -578,12 +583,12 @@ def chunk(
     return counts
 
 
-def in_time(seed: int, samples: bool, counts: collections.Counter[str]) -> str:
+def in_time(seed: int, samples: bool, counts: collections.Counter[str], stream: Any) -> str:
     """`check`, or `_Late` where that computes, or waits, for too long."""
     signal.setitimer(signal.ITIMER_PROF, _SECONDS)
     signal.alarm(_WAIT)
     try:
-        return check(seed, samples, counts)
+        return check(seed, samples, counts, stream)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
@@ -637,15 +642,17 @@ def apart(first: int, last: int, samples: bool, end: float) -> collections.Count
     os.waitpid(child, 0)
     if told and told[-1].startswith("ends "):
         return collections.Counter(eval(told[-1][5:]))
-    seed = int(told[-1].split()[1])
-    print(f"seed {seed}: the process died", flush=True)
+    came, seed = told[-1].split()[0], int(told[-1].split()[1])
+    if came == "drawn":
+        print(f"seed {seed}: the process died", flush=True)
     rest = apart(seed + 1, last, samples, end) if seed + 1 < last else collections.Counter()
-    return rest + collections.Counter({"(bad)": 1, "(programs)": seed + 1 - first})
+    kind = "(bad)" if came == "drawn" else "(not drawn)"  # there PyTorch's was the fault
+    return rest + collections.Counter({kind: 1, "(programs)": seed + 1 - first})
 
 
 def report(total: collections.Counter[str]) -> None:
     """How much was run, and which public functions were never called."""
-    for name in ("(programs)", "(statements)", "(not compared)", "(bad)"):
+    for name in ("(programs)", "(statements)", "(not drawn)", "(not compared)", "(bad)"):
         print(f"{name[1:-1]}: {total.pop(name, 0)}")
     called = set(re.findall(r"\w+", " ".join(total)))
     called |= {name.rstrip("_") for name in called} | {name + "_" for name in called}

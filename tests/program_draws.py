@@ -220,8 +220,14 @@ class Draw:
 
     def _check_tangents(self, uses: frozenset[str], makes: frozenset[str]) -> None:
         """PyTorch's tangents of numbers that are multiplied are float64, whatever their dtype
-        is.
+        is; and what is derived forwards may be a view of an argument, where it is a copy here.
         """
+        memories = [
+            {t.untyped_storage().data_ptr() for e, t in self.tensors() if name_in(e) in names}
+            for names in (uses - makes, makes)
+        ]
+        if memories[0] & memories[1] - {0}:
+            raise Refused
         wide = (torch.float64, torch.complex128)
         read = {t.dtype for e, t in self.tensors() if name_in(e) in uses}
         made = {t.dtype for e, t in self.tensors() if name_in(e) in makes}

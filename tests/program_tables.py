@@ -510,8 +510,9 @@ NOT_SAMPLED = (
     r"_backward|hash_tensor|chalf|^item$"
 )
 # Programs that are not run with other sizes: windows may overlap, and PyTorch does not see that
-# pivots or statistics are too few, and writes elsewhere; longer limits are in no order.
-UNCHECKED = r"unfold|as_strided|lu_unpack|native_batch_norm|bucketize|searchsorted"
+# pivots or statistics are too few, and writes elsewhere; longer limits are in no order; outputs
+# of another size take the views of their memory along.
+UNCHECKED = r"out=|unfold|as_strided|lu_unpack|native_batch_norm|bucketize|searchsorted"
 # Views where the order of elements in memory permits, or of that order.
 BY_LAYOUT = r"reshape|[^n]flatten|ravel|contiguous|as_strided|resize|view\("
 # Operators whose operands are in order.
