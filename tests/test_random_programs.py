@@ -5,6 +5,7 @@ tier; and programs that once found a fault.
 from __future__ import annotations
 
 import collections
+import io
 
 import pytest
 
@@ -15,7 +16,7 @@ import fuzz_programs
 @pytest.mark.parametrize("first", range(0, 12, 3))
 def test_random_programs(first: int) -> None:
     for seed in range(first, first + 3):
-        found = fuzz_programs.check(seed, samples=False, counts=collections.Counter())
+        found = fuzz_programs.check(seed, False, collections.Counter(), io.StringIO())
         assert not found, found
 
 
