@@ -1,5 +1,8 @@
 """LU, least squares, exponentials and reflections against PyTorch, with their gradients."""
 
+import math
+
+import numpy as np
 import pytest
 
 import rushlight
@@ -246,3 +249,56 @@ def test_pivots_of_another_matrix_are_refused(pivots):
         rushlight.linalg.ldl_solve(
             factors, rushlight.tensor(pivots, dtype=rushlight.int32), rushlight.ones(2, 1)
         ).tolist()
+
+
+DEGENERATE = {
+    "eigh": lambda m, a: (lambda w, v: v @ m.diag(w.sqrt()) @ v.mT)(*m.linalg.eigh(a)),
+    "svd": lambda m, a: (lambda u, s, vh: (u * s) @ vh)(*m.linalg.svd(a)),
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_gradients_by_vectors_of_equal_values_are_not_numbers(name):
+    weights = [[1.0, 2.0], [2.0, 5.0]]
+    for lib in (torch, rushlight):
+        a = (2 * lib.eye(2, dtype=lib.float64)).requires_grad_()
+        made = DEGENERATE[name](lib, a)
+        (made * lib.tensor(weights, dtype=lib.float64)).sum().backward()
+        assert a.grad.isnan().any()
+
+
+def test_vectors_beside_equal_values_have_gradients():
+    a = rushlight.diag(rushlight.tensor([1.0, 1.0, 3.0])).double().requires_grad_()
+    vectors = rushlight.linalg.eigh(a).eigenvectors
+    vectors[0, 2].backward()  # by the vector of 3 alone
+    assert abs(abs(a.grad[0, 2].item()) - 0.25) < 1e-12
+
+
+def test_gradients_of_hermitian_inverses_are_hermitian():
+    for values in ([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.3], [0.3, 1.0]]):
+        gradients = []
+        for lib in (torch, rushlight):
+            a = lib.tensor(values, dtype=lib.float64, requires_grad=True)
+            weights = lib.tensor([[1.0, 2.0], [2.0, 5.0]], dtype=lib.float64)
+            (lib.linalg.pinv(a, hermitian=True) * weights).sum().backward()
+            gradients.append(a.grad.tolist())
+        np.testing.assert_allclose(*gradients, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [[[1.0, math.nan], [math.nan, 1.0]], [[1.0, 2.0], [2.0, 1.0]], [[-1.0, 0], [0, 1]]],
+)
+def test_cholesky_says_which_minor_is_not_positive(matrix):
+    infos = [
+        lib.linalg.cholesky_ex(lib.tensor(matrix)).info.item() for lib in (torch, rushlight)
+    ]
+    assert infos[0] == infos[1]
+    with pytest.raises(rushlight.linalg.LinAlgError, match="positive-definite"):
+        rushlight.linalg.cholesky(rushlight.tensor(matrix))
+
+
+@pytest.mark.parametrize("function", ["svd", "svdvals", "pinv", "cond"])
+def test_factors_of_what_is_no_number_raise_pytorch_class(function):
+    with pytest.raises(rushlight.linalg.LinAlgError):
+        print(getattr(rushlight.linalg, function)(rushlight.full((2, 2), math.nan)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -265,6 +266,39 @@ def test_what_the_handler_of_a_signal_raises_loses_nothing(monkeypatch):
         assert x.tolist() == [0.0, 2.0, 4.0]
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+INTERRUPTED = {
+    "addcmul": lambda a, b: torch.addcmul(a, b, torch.tensor([10.0, 20, 30])),
+    "lerp": lambda a, b: torch.lerp(a, b, 0.25),
+    "mul": lambda a, b: a * b,
+    "where": lambda a, b: torch.where(a > 1, b, a),
+}
+
+
+@pytest.mark.parametrize("name", INTERRUPTED)
+def test_a_stack_that_overflows_leaves_no_part_of_a_step(name):
+    """Steps that are recorded beside others call functions: at some depth these fail."""
+    function = INTERRUPTED[name]
+    a, b, small = (torch.tensor(v) for v in ([1.0, 2, 3], [5.0, 6, 7], [2.0]))
+    for x in (a, b, small, a * small / 2, a * 2.5):  # other paths from the same places
+        x.tolist()
+    expected = function(a.clone(), b.clone()).tolist()
+    function(a, small).tolist()
+
+    def deep(n):
+        return function(a, b) if n == 0 else deep(n - 1)
+
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(400)
+        for n in range(398, 250, -1):
+            with contextlib.suppress(RecursionError):
+                deep(n)
+                break
+    finally:
+        sys.setrecursionlimit(limit)
+    assert function(a, b).tolist() == expected
 
 
 def test_a_program_that_writes_is_finished(interrupted):

@@ -223,7 +223,7 @@ def array_of(data: Any) -> tuple[Any, dtype]:
         return array, config.default_dtype()
     if array.dtype.kind in "US":
         kind = _text_class(plain)
-        if isinstance(plain, list):
+        if isinstance(plain, list) and isinstance(plain[0], str | bytes | list):
             raise ValueError(f"tensor: too many dimensions '{kind}'")
         raise TypeError(f"new(): invalid data type '{kind}'")
     if typed:

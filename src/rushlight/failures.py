@@ -97,6 +97,8 @@ def _in_memory(trace: Trace, storage: Storage) -> Value | None:
 
 def abandon(trace: Trace, values: Sequence[Value], error: BaseException) -> None:
     """Nothing can be computed: memory keeps its contents, and all values raise `error`."""
+    if not isinstance(error, Exception):  # nobody reads a value to leave the program
+        error = RuntimeError(f"a flush that was to compute this was left by {error!r}")
     for value in values:
         if value.buffer is None:
             value.error = error
@@ -138,8 +140,11 @@ def host_error(failed: interpret.HostFailed) -> StepFailed:
     """The failure of a function in Python, with a note of the op that called it."""
     step: Edge = failed.node.origin
     assert step.op is not None
-    failed.error.add_note(f"in {step.op.name}{errors.origin_text(step.where, step.label)}")
-    return StepFailed(step, failed.error)
+    error = failed.error
+    if isinstance(error, np.linalg.LinAlgError):
+        error = errors.LinAlgError(f"{step.op.name}: {error}")
+    error.add_note(f"in {step.op.name}{errors.origin_text(step.where, step.label)}")
+    return StepFailed(step, error)
 
 
 def _bad_index(node: Node, inputs: Callable[[Node], Any]) -> BadIndex | None:

@@ -85,11 +85,13 @@ def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 execute(trace, edge, rest)
         raise failed.error from None
-    except Exception as error:
+    except interrupts.Stopped:
+        raise  # the trace parks what is pending
+    except BaseException as error:
         if trace.is_repeatable and not isinstance(error, MemoryError):
             trace.park(alive)  # the handler of a signal may have raised it
         else:
-            failures.abandon(trace, alive, error)
+            failures.abandon(trace, alive, error)  # writes may be half done
         raise
 
 

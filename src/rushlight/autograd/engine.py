@@ -233,7 +233,7 @@ class Walk:
                 self._take_wanted(node, grads)
         if self.retain_graph:  # a path tells whether what it holds may be walked again
             trace = local.trace
-            trace.step(("retained",), "mark", trace.edge.next)
+            trace.step(("retained",))
 
     def _take_wanted(self, node: Node, grads: Gradients) -> None:
         """Keep the gradients that were asked for. As in PyTorch, what the hooks of a tensor

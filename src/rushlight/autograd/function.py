@@ -389,7 +389,7 @@ def _node_of(cls: type[Function], ctx: Any, args: Sequence[Any]) -> FunctionNode
         made = _node_class(cls)(FUNCTION, (), tuple(after))
         made.saved = tuple(saved)
         made.ctx, made.function = ctx, cls
-        trace.step(("function",), "mark", trace.edge.next)
+        trace.step(("function",))
         trace.add_node(made)
         trace.is_pure = False  # what `backward` does may differ from time to time
         ctx._node = made

@@ -9,12 +9,10 @@ from typing import Any  # operands are tensors, arrays in host functions
 
 import numpy as np
 
-from rushlight import dtypes as dt
 from rushlight.ir.host import takes_batches
-from rushlight.ops.elementwise import WHERE, masked, real_part, shared
-from rushlight.ops.linear_algebra import Array, check_square
+from rushlight.ops.elementwise import real_part
+from rushlight.ops.linear_algebra import Array, check_square, over_gaps
 from rushlight.ops.linear_solve import SOLVE
-from rushlight.ops.ranges import EYE
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.return_types import linalg_eig
 
@@ -40,12 +38,11 @@ def eig_lower(k: Any, a: Any) -> tuple[Any, ...]:
 def eig_vjp(g: Any, out: Any, a: Any) -> Any:
     """Vectors have length 1, so the gradient along them is left out; their phases are free."""
     (values, vectors), (g_values, g_vectors) = out, g
-    same = EYE(n=a.shape[-1], m=a.shape[-1], dtype=dt.bool_)
     turned = vectors.mH @ g_vectors
     along = real_part(turned.diagonal(0, -2, -1)).unsqueeze(-2)
     turned = turned - vectors.mH @ (vectors * along)
     gap = values.unsqueeze(-2) - values.unsqueeze(-1)
-    inner = masked(~same, shared(turned, WHERE(same, 1, gap))) + g_values.diag_embed()
+    inner = over_gaps(turned, turned, gap) + g_values.diag_embed()
     return SOLVE(vectors.mH, inner @ vectors.mH)[0]
 
 

@@ -1,12 +1,14 @@
 """Matrix factorisations, by LAPACK through NumPy between kernels: QR, singular values,
 eigenvalues, Cholesky.
 
-Derivatives are written with tensor functions. A division whose divisor may vanish (equal
-singular or eigenvalues) gives zero where nothing has to be divided.
+Derivatives are written with tensor functions. A gradient by vectors that belong to equal
+singular or eigenvalues is NaN, since those vectors are not functions of the matrix; it is zero
+where nothing is asked of them.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any  # operands are tensors, arrays in host functions
 
 import numpy as np
@@ -86,6 +88,17 @@ def _eye(x: Any) -> Any:
     return EYE(n=x.shape[-1], m=x.shape[-1], dtype=dt.bool_)
 
 
+def over_gaps(wanted: Any, turn: Any, gap: Any) -> Any:
+    """turn / gap off the diagonal, where `turn` is what two vectors turn into each other by.
+
+    wanted: V^H times the gradient by V, of which `turn` is made: where both of its entries for
+    a pair of vectors are zero, nothing is asked of the pair.
+    """
+    apart = WHERE(_eye(gap), 1, gap)
+    is_open = (apart == 0) & ((wanted != 0) | (wanted.mT != 0))
+    return masked(~_eye(gap), WHERE(is_open, math.nan, shared(turn, apart)))
+
+
 def symmetric(a: Any) -> Any:
     """The symmetric (or Hermitian) matrix with this lower triangle."""
     below = a.tril(-1)
@@ -93,11 +106,14 @@ def symmetric(a: Any) -> Any:
 
 
 def as_hermitian(A: Any) -> Any:
-    """A matrix as its values are found with `hermitian=True`; one of no elements has none."""
+    """A matrix as its values are found with `hermitian=True`: its lower triangle says them, and
+    its gradient is Hermitian. One of no elements has none.
+    """
     if not A.numel():
         return A
     check_square("linalg.eigh", A)
-    return symmetric(A)
+    change = A - A.detach()
+    return symmetric(A.detach()) + (change + change.mH) / 2
 
 
 # -- QR
@@ -214,13 +230,11 @@ def _svd_vjp(g: Any, out: Any, a: Any, full: bool) -> Any:
     vh, gvh = vh[..., :inner, :], gvh[..., :inner, :]
     left, right = u.mH @ gu, vh @ gvh.mH
     gap = s.unsqueeze(-2).square() - s.unsqueeze(-1).square()
-    gap = WHERE(_eye(gap), 1, gap)
     turned = left - left.mH
-    middle = shared(turned, gap) * s.unsqueeze(-2)
-    middle = middle + s.unsqueeze(-1) * shared(right - right.mH, gap)
+    middle = over_gaps(left, turned, gap) * s.unsqueeze(-2)
+    middle = middle + s.unsqueeze(-1) * over_gaps(right, right - right.mH, gap)
     if a.dtype.is_complex:  # both vectors of a value may turn, but only together
-        phase = shared(turned.diagonal(0, -2, -1), 2 * s)
-        middle = masked(~_eye(gap), middle) + phase.diag_embed()
+        middle = middle + shared(turned.diagonal(0, -2, -1), 2 * s).diag_embed()
     made = u @ (middle + gs.diag_embed()) @ vh
     if u.shape[-2] > inner:
         away = gu - u @ left
@@ -303,10 +317,8 @@ def _eigh_lower(k: Any, a: Any, uplo: str) -> Any:
 def _eigh_vjp(g: Any, out: Any, a: Any, uplo: str) -> Any:
     (values, vectors), (g_values, g_vectors) = out, g
     gap = values.unsqueeze(-2) - values.unsqueeze(-1)
-    same = _eye(gap)
     turned = vectors.mH @ g_vectors
-    across = shared((turned - turned.mH) / 2, WHERE(same, 1, gap))
-    inner = masked(~same, across) + g_values.diag_embed()
+    inner = over_gaps(turned, (turned - turned.mH) / 2, gap) + g_values.diag_embed()
     return vectors @ inner @ vectors.mH
 
 
@@ -360,7 +372,23 @@ def eigvalsh(A: Any, UPLO: str = "L") -> Any:
 
 @takes_batches
 def _lower_root(a: Array) -> tuple[Array, Array]:
-    return attempted(np.linalg.cholesky, a)
+    root, info = attempted(np.linalg.cholesky, a)
+    lost = np.isnan(np.diagonal(root, axis1=-2, axis2=-1)).any(-1)
+    for at in np.argwhere(lost):  # which NumPy does not say, nor notice where there are NaNs
+        info[tuple(at)] = _first_minor(a[tuple(at)])
+    return root, info
+
+
+def _first_minor(a: Array) -> int:
+    """The order of the first leading minor that is not positive."""
+    for order in range(1, len(a)):
+        try:
+            root = np.linalg.cholesky(a[:order, :order])
+        except np.linalg.LinAlgError:
+            return order
+        if np.isnan(np.diagonal(root)).any():
+            return order
+    return len(a)
 
 
 def _cholesky_vjp(g: Any, out: Any, a: Any) -> Any:

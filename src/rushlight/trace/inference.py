@@ -25,7 +25,7 @@ def switch(is_on: bool) -> None:
         if config.scopes.inference:
             mark_made(trace)
         if config.scopes.inference != is_on:
-            trace.step(("inference", is_on), "mark", trace.edge.next)
+            trace.step(("inference", is_on))
         config.scopes.inference = is_on
         config.process.has_inference = True
         trace.inference_since = (trace.epoch, len(trace.live), trace.edge.next)

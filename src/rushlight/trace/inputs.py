@@ -23,9 +23,7 @@ def input_of(x: Any, is_linked: bool) -> Any:
             trace.bears(node, x._storage.value)
             trace.join_node(node)
         place = (node, x._output) if node is not None else None
-        trace.step(
-            ("input", -1 if node is None else node.index, x._output), "mark", trace.edge.next
-        )
+        trace.step(("input", -1 if node is None else node.index, x._output))
         made = Input(out, () if place is None else (place,))
         made.out_types = (TensorType(out._shape, out.dtype),)
         trace.add_node(made)

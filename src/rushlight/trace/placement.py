@@ -106,8 +106,7 @@ def by_name(factory: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     made = factory(*args, **kwargs)
     value, trace = made._storage.value, local.trace
     if value.epoch == trace.epoch:
-        mark = trace.step(("placed", value.position), "mark", trace.edge.next)
-        mark.attrs = (value.position,)
+        trace.step(("placed", value.position), attrs=(value.position,))
     return made
 
 

@@ -101,17 +101,27 @@ class Trace:
 
     # -- joining
 
-    def step(self, key: Any, kind: str, next: int) -> Edge:
-        """Follow or make the edge of a step that is not an op."""
+    def step(self, key: Any, *, attrs: tuple[Any, ...] = ()) -> None:
+        """Follow or make the edge of a mark."""
+        self.edge = self.edge.children.get(key) or self._new_step(key, "mark", (), attrs)
+
+    def _new_step(
+        self, key: Any, kind: str, outs: tuple[TensorType, ...], attrs: tuple[Any, ...] = ()
+    ) -> Edge:
+        """The edge of a step that is not an op. It is whole when it is put on the path, so
+        that an exception in what follows (an interrupt, a stack that overflows) leaves no part
+        of one.
+        """
         parent = self.edge
-        edge = parent.children.get(key)
-        if edge is None:
-            edge = parent.children[key] = Edge(parent, kind, next)
-            edge.sizes = parent.sizes
-            self.edges += 1
-            if len(parent.children) > 1:
-                misses.note_step(parent, edge, key)
-        self.edge = edge
+        edge = Edge(parent, kind, parent.next + len(outs))
+        edge.first, edge.outs, edge.attrs = parent.next, outs, attrs
+        edge.sizes = parent.sizes
+        parent.children[key] = edge
+        self.edges += 1
+        if len(parent.children) > 1:
+            misses.note_step(parent, edge, key)
+        if kind == "leaf" and len(parent.children) >= varying.OFTEN:
+            varying.note(outs, [e.outs for e in misses.siblings(parent, edge)])
         return edge
 
     def open_range(self, name: str) -> None:
@@ -127,7 +137,7 @@ class Trace:
         self._mark("range closes", name)
 
     def _mark(self, what: str, name: str) -> None:
-        self.step((what, name), "mark", self.edge.next).attrs = (what, name)
+        self.step((what, name), attrs=(what, name))
 
     def join(self, value: Value, kind: str = "") -> None:  # hot
         """A realised value met for the first time takes the next position."""
@@ -140,13 +150,8 @@ class Trace:
             key = (key, "inference" if value.inference else "leaf" if key.weak else kind)
         edge = self.edge.children.get(key)
         if edge is None:
-            parent = self.edge
-            edge = self.step(key, "leaf", parent.next + 1)
-            edge.outs = (value.type,)
-            edge.first = edge.next - 1
-            if len(parent.children) >= varying.OFTEN:
-                varying.note(edge.outs, [e.outs for e in misses.siblings(parent, edge)])
-        self.edge = edge
+            edge = self._new_step(key, "leaf", (value.type,))
+        self.edge = edge  # from here on nothing calls into Python
         value.epoch = self.epoch
         value.position = edge.first
         value.trace = self
@@ -261,9 +266,7 @@ class Trace:
             return value.position
         edge = self.edge.children.get(kind)
         if edge is None:
-            edge = self.step(kind, "number", self.edge.next + 1)
-            edge.outs = (kind,)
-            edge.first = edge.next - 1
+            edge = self._new_step(kind, "number", (kind,))
         self.edge = edge
         self.numbers.append(number)
         return edge.first
@@ -280,10 +283,10 @@ class Trace:
         """A gradient node from before this epoch (or a leaf's) gets an index in this trace."""
         if node.freed and node.is_dead_end:
             node.cut()
-            self.step(("node", "cut"), "mark", self.edge.next)
+            self.step(("node", "cut"))
             return self.add_node(node)
         is_leaf = isinstance(node, AccumulateGrad) and not isinstance(node, Input)
-        self.step(("node", is_leaf), "mark", self.edge.next)
+        self.step(("node", is_leaf))
         self.add_node(node)
         if is_leaf:
             self.accumulators.append(node)  # type: ignore[arg-type]

@@ -111,9 +111,7 @@ def _record_view_node(op: Op, x: Any, out: Any, attrs: tuple[Any, ...]) -> None:
         if node.epoch != trace.epoch:
             trace.bears(node, x._storage.value)
             trace.join_node(node)
-        trace.step(
-            ("view", op, attrs, x._shape, node.index, x._output), "mark", trace.edge.next
-        )
+        trace.step(("view", op, attrs, x._shape, node.index, x._output))
         made = Node(op, attrs, ((node, x._output),))
         made.saved = ((None, None, x._shape, x.dtype),)
         made.out_types = (out_type(out),)
@@ -222,7 +220,7 @@ def _note_hidden_write(x: Any, op_name: str) -> None:
     trace = local.trace
     if node.epoch != trace.epoch:
         trace.join_node(node)
-    trace.step(("overwritten", attrs, node.index), "mark", trace.edge.next)
+    trace.step(("overwritten", attrs, node.index))
     made = Node(OPS["overwritten"], attrs, ((node, owner._output),))
     made.saved = ((None, None, owner._shape, owner.dtype),)
     made.out_types = (out_type(owner),)
@@ -267,7 +265,7 @@ def adopt_history(x: Any, source: Any) -> None:
             trace.join_node(node)
         after.append((node, t._output if node is not None else 0))
     indices = tuple((n.index if n is not None else -1, i) for n, i in after)
-    trace.step(("write", chain, base._shape, indices), "mark", trace.edge.next)
+    trace.step(("write", chain, base._shape, indices))
     made = Node(OPS["write_region"], (chain,), tuple(after))
     made.saved = tuple((None, None, t._shape, t.dtype) for t in (base, source))
     made.out_types = (out_type(base),)

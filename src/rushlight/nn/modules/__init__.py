@@ -7,6 +7,7 @@ holds those classes, so that `import torch.nn.modules.batchnorm` works as well.
 from __future__ import annotations
 
 from rushlight import nn as _nn
+from rushlight.nn import hooks as _hooks
 from rushlight.nn.module_state import EXTRA_STATE as _EXTRA_STATE
 from rushlight.nn.module_state import IncompatibleKeys as _IncompatibleKeys
 from rushlight.nn.modules import utils
@@ -41,4 +42,7 @@ _PLACES = {
 _add_places(__name__, _PLACES, source="rushlight.nn")
 globals()["module"]._IncompatibleKeys = _IncompatibleKeys
 globals()["module"]._EXTRA_STATE_KEY_SUFFIX = _EXTRA_STATE
+for _name, _member in vars(_hooks).items():
+    if _name.startswith("register_module_"):
+        setattr(globals()["module"], _name, _member)
 globals().update({name: getattr(_nn, name) for name in _nn.__all__ if name[0].isupper()})
