@@ -43,7 +43,10 @@ class Row:
 
     @property
     def why(self) -> str:
-        return reason(self.op.name) if self.ratio < 1 else ""
+        if self.ratio >= 1:
+            return ""
+        found = reason(self.op.name)
+        return found or ("recorded in Python, one flush" if self.size <= SMALL else "")
 
     def floor(self, rates: tuple[float, float]) -> float:
         """Seconds that its memory traffic or its work must take at these rates."""

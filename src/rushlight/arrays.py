@@ -223,7 +223,7 @@ def array_of(data: Any) -> tuple[Any, dtype]:
         return array, config.default_dtype()
     if array.dtype.kind in "US":
         kind = _text_class(plain)
-        if isinstance(plain, list) and isinstance(plain[0], str | bytes | list):
+        if isinstance(plain, list) and isinstance(_first_leaf(plain), str):
             raise ValueError(f"tensor: too many dimensions '{kind}'")
         raise TypeError(f"new(): invalid data type '{kind}'")
     if typed:
@@ -305,6 +305,12 @@ def _is_mixed(data: Any) -> bool:
     if not isinstance(data, list):
         return False
     return len({isinstance(part, list) for part in data}) > 1 or any(map(_is_mixed, data))
+
+
+def _first_leaf(data: Any) -> Any:
+    while isinstance(data, list) and data:
+        data = data[0]
+    return data
 
 
 def _text_class(data: Any) -> str:
