@@ -331,7 +331,7 @@ def _outgrows(line: str, names: dict[str, Any]) -> bool:
 
 
 def _has_nan(line: str, names: dict[str, Any]) -> bool:
-    """Margins that are not a number count as kept."""
+    """Margins that are not a number count as kept; of several in a window the last is taken."""
     return any(bool(t.detach().isnan().any()) for t in _operands(line, names))
 
 
@@ -431,6 +431,7 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (r"native_group_norm|as_strided_scatter", _has_history),
     (tables.DERIVES, _is_infinite_somewhere),
     (r"upsample|interpolate", _has_bytes),
+    (r"max_pool", _has_nan),
     (r"(layer|group|instance|batch)_norm", _has_even_rows),
     (r"is_set_to", _is_conjugate),
     (r"multi(label)?_margin_loss", _has_nan),

@@ -265,3 +265,18 @@ def test_backward_by_a_result_retains_its_gradient():
         return y.grad.item(), x.grad.item()
 
     assert grads(torch) == (100.0, 150.0) == grads(pytest.importorskip("torch"))
+
+
+@pytest.mark.parametrize("again", range(3))
+def test_gradients_have_memory_of_their_own(again):
+    layer = torch.nn.LSTM(5, 2)
+    x = torch.arange(60.0).reshape(3, 4, 5) / 60
+    parameters = list(layer.parameters())
+    gradients = torch.autograd.grad(layer(x)[0].sum(), parameters)
+    before = gradients[3].tolist()
+    gradients[2].mul_(0)
+    assert gradients[3].tolist() == before
+    a, b = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    first, second = torch.autograd.grad((a + b).exp().sum(), [a, b], create_graph=True)
+    first.detach().zero_()
+    assert second.tolist() == pytest.approx([7.389056] * 3)

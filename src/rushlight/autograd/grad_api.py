@@ -155,7 +155,20 @@ def grad(
             raise errors.unused_in_graph(i)
         if g is None and materialize_grads:
             found[i] = _zeros_like(targets[i])
-    return tuple(found)
+    return tuple(_apart(found))
+
+
+def _apart(found: list[Any]) -> list[Any]:
+    """Gradients each in memory of its own, so that a write to one changes no other."""
+    if len(found) < 2:
+        return found
+    memories: set[int] = set()
+    for i, g in enumerate(found):
+        if g is not None and 0 not in g._strides:
+            if id(g._storage) in memories:
+                found[i] = g.clone()
+            memories.add(id(g._storage))
+    return found
 
 
 def _walk(
