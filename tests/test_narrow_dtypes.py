@@ -164,3 +164,13 @@ def test_the_upper_half_of_64_bits():
     same(lambda t: t.tensor(values, dtype=t.float64).to(t.uint64))
     same(lambda t: t.full((2,), 2**64 - 1, dtype=t.uint64))
     same(lambda t: t.tensor([2**64 - 1, 5], dtype=t.uint64))
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float32"])
+def test_the_least_mean_square_is_of_the_dtype_that_is_computed_in(kind):
+    torch = pytest.importorskip("torch")
+    found = [
+        lib.rms_norm(lib.tensor([[0.001, 0.001]], dtype=getattr(lib, kind)), (2,)).tolist()
+        for lib in (torch, rl)
+    ]
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-2)

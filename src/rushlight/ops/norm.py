@@ -135,7 +135,7 @@ def rms_norm(
         _check_floating("rms_norm", input)
         x = _wide(input)
         if eps is None:
-            eps = 2.0 ** -(input.dtype if input.dtype.mantissa else x.dtype).mantissa
+            eps = 2.0**-x.dtype.mantissa  # of what is computed in
         return _affine(x * INVERSE_RMS(x, dim=dims, eps=float(eps)), weight, None, input.dtype)
     except Exception as error:
         given = (input, normalized_shape, weight)
