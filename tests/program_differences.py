@@ -271,9 +271,6 @@ def _has_tiny_pivot(upper: torch.Tensor) -> bool:
     return sizes.numel() > 0 and bool((pivots <= least[..., 0]).any())
 
 
-_FACTORED = r"cholesky_inverse|ldl_solve"
-
-
 def _is_conjugate(line: str, names: dict[str, Any]) -> bool:
     """A conjugate view is compared as a copy, which is set to nothing."""
     return any(t.is_conj() or t.is_neg() for t in _operands(line, names))
@@ -333,6 +330,9 @@ def _outgrows(line: str, names: dict[str, Any]) -> bool:
 def _has_nan(line: str, names: dict[str, Any]) -> bool:
     """Margins that are not a number count as kept; of several in a window the last is taken."""
     return any(bool(t.detach().isnan().any()) for t in _operands(line, names))
+
+
+_FACTORED = r"cholesky_inverse|ldl_solve"
 
 
 def _has_complex_diagonal(line: str, names: dict[str, Any]) -> bool:

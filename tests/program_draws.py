@@ -180,8 +180,6 @@ class Draw:
                     raise Refused
                 if t.dtype not in DTYPES or t.device.type != "cpu":
                     raise Refused
-                if "native_dropout" in statement and not t.numel():
-                    raise Refused  # then PyTorch's mask is of numbers
                 t.untyped_storage().data_ptr()  # raises where there is no memory
 
     def _kept(self) -> set[int]:

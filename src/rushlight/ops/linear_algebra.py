@@ -380,15 +380,18 @@ def _lower_root(a: Array) -> tuple[Array, Array]:
 
 
 def _first_minor(a: Array) -> int:
-    """The order of the first leading minor that is not positive."""
-    for order in range(1, len(a)):
-        try:
-            root = np.linalg.cholesky(a[:order, :order])
-        except np.linalg.LinAlgError:
-            return order
-        if np.isnan(np.diagonal(root)).any():
-            return order
-    return len(a)
+    """The order of the first leading minor of `a` that is not positive, by halving: those after
+    it are none either.
+    """
+    low, high = 1, len(a)
+    while low < high:
+        middle = (low + high) // 2
+        root, info = attempted(np.linalg.cholesky, a[:middle, :middle])
+        if info or np.isnan(np.diagonal(root)).any():
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def _cholesky_vjp(g: Any, out: Any, a: Any) -> Any:

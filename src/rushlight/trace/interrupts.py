@@ -5,6 +5,7 @@ Python's handler is exchanged and not the signal blocked: another thread may rec
 Note: stopping. A program that writes to no memory but its own can be left between two kernels:
 what was to be computed stays pending (`Trace.park`). That is done only where the handler is
 Python's own, which raises KeyboardInterrupt: after another one the program would have to go on.
+What other handlers raise is not held back; where nothing is written it leaves all pending too.
 """
 
 from __future__ import annotations
