@@ -205,6 +205,12 @@ def test_windows(name, periodic):
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), 1e-12, 1e-14)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_ends_of_blackman_windows_are_zero(dtype):
+    made = rushlight.blackman_window(7, False, dtype=getattr(rushlight, dtype))
+    assert made[[0, -1]].tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows_that_there_are_not(name):
     for args, named in (((-1,), {}), ((4.0,), {}), ((4,), {"dtype": "dtype:int64"})):

@@ -46,14 +46,17 @@ def _window(
 
 
 def _cosines(weights: tuple[float, ...]) -> Formula:
-    """w0 - w1 cos(a) + w2 cos(2 a) - ... over one turn a."""
+    """w0 - w1 cos(a) + w2 cos(2 a) - ... over one turn a, added from the end: so the rounded
+    weights of a window that is zero at its ends make exactly that.
+    """
 
     def formula(points: Any, last: int) -> Any:
         angle = points * (2 * math.pi / last)
-        total = -weights[1] * angle.cos() + weights[0]
-        for i, weight in enumerate(weights[2:], 2):
-            total = total + (-1) ** i * weight * (angle * i).cos()
-        return total
+        total: Any = None
+        for i in reversed(range(1, len(weights))):
+            part = (-1) ** i * weights[i] * (angle * i).cos()
+            total = part if total is None else total + part
+        return total + weights[0]
 
     return formula
 
