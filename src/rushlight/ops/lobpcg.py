@@ -26,7 +26,7 @@ def lobpcg(
     or 1. A is (..., m, m) with m >= 3 k, or ValueError.
 
     >>> import rushlight as torch
-    >>> torch.lobpcg(torch.diag(torch.tensor([1.0, 5.0, 3.0])), k=1)[0]
+    >>> torch.lobpcg(torch.diag(torch.tensor([1.0, 5.0, 3.0])), k=1)[0].round()
     tensor([5.])
     """
     if tracker is not None:
