@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -237,6 +238,18 @@ def test_a_view_outside_its_storage_is_refused(offset, size, stride):
 def test_crafted_programs_are_refused(program):
     with pytest.raises(pickle.UnpicklingError):
         load(_file_with(program))
+
+
+def test_the_file_is_named_that_cannot_be_read(tmp_path):
+    path = tmp_path / "junk.pt"
+    for content, kind in (
+        (b"junkjunk", pickle.UnpicklingError), (b"", EOFError), (b"\x80\x02j", Exception),
+        (pickle.dumps(1), RuntimeError), (b"PK\x03\x04junk", RuntimeError),
+    ):  # fmt: skip
+        path.write_bytes(content)
+        with pytest.raises(kind, match=re.escape(repr(str(path)))) as found:
+            torch.load(path)
+        assert str(found.value).count("junk.pt") == 1
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -53,10 +53,19 @@ def load(
     trust = None if weights_only else _Trust(pickle_module or pickle, pickle_load_args)
     locate = _locator(map_location)
     if isinstance(f, str | os.PathLike):
-        return _load_path(os.fspath(f), locate, trust, mapped=bool(mmap))
+        path = os.fspath(f)
+        try:
+            return _load_path(path, locate, trust, mapped=bool(mmap))
+        except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
+            if type(error) in _SAYS_WHY and repr(path) not in str(error):
+                raise type(error)(f"{error} (in the file {path!r})") from error
+            raise
     if mmap:
         raise ValueError("f must be a file path in order to use the mmap argument")
     return _load_stream(f, locate, trust)
+
+
+_SAYS_WHY = (pickle.UnpicklingError, EOFError, RuntimeError)  # by a text, and nothing else
 
 
 class _Trust:
