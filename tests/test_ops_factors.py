@@ -154,9 +154,33 @@ def test_no_reflections_at_all_give_a_tensor_of_its_own():
     assert grad.equal(rushlight.zeros(2, 3, 1))
     with rushlight.no_grad():
         q[0, 0, 0] = 5
-        rushlight.ormqr(a.detach(), tau, other).zero_()
+        rushlight.ormqr(a.detach()[..., :0], tau, other).zero_()
     assert q.flatten().tolist() == [5.0, 0, 0, 1, 0, 0]
     assert other.equal(rushlight.ones(2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "kinds"),
+    [
+        (((3, 3), (4,), (3, 3)), "fff"), (((3, 3), (2,), (3, 3)), "fff"),
+        (((3, 3), (2, 3), (3, 3)), "fff"), (((3, 3), (3,), (4, 4)), "fff"),
+        (((3, 3), (3,), (3, 3)), "fdf"), (((3, 3), (3,), (3, 3)), "ffd"),
+        (((3, 3), (3,), (2, 3, 3)), "fff"), (((2, 3, 3), (2, 3), (3, 3)), "fff"),
+        (((3, 3), (), (3, 3)), "fff"), (((3, 3), (3,), (3,)), "fff"),
+    ],
+)  # fmt: skip
+def test_reflections_that_do_not_fit_are_refused_by_the_name_of_the_function(shapes, kinds):
+    torch = pytest.importorskip("torch")
+
+    def call(lib):
+        dtypes = {"f": lib.float32, "d": lib.float64}
+        given = [lib.ones(s, dtype=dtypes[k]) for s, k in zip(shapes, kinds, strict=True)]
+        return lib.ormqr(*given)
+
+    with pytest.raises((RuntimeError, IndexError)) as expected:
+        call(torch)
+    with pytest.raises(expected.type, match="^ormqr: "):
+        call(rushlight)
 
 
 # -- symmetric matrices that are not definite

@@ -119,6 +119,40 @@ def test_batch_norm(training):
     )
 
 
+KINDS = ("float32", "float64", "float16", "bfloat16")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["layer_norm", "group_norm", "batch_norm", "instance_norm"])
+def test_the_dtypes_that_may_be_beside_one_another_in_normalisation(name, kind):
+    torch = pytest.importorskip("torch")
+
+    def outcome(lib, weight, bias):
+        x = lib.ones(2, 3, dtype=getattr(lib, kind))
+        w = lib.ones(3, dtype=getattr(lib, weight))
+        b = lib.zeros(3, dtype=getattr(lib, bias))
+        function = getattr(lib.nn.functional, name)
+        try:
+            if name == "layer_norm":
+                return str(function(x, (3,), w, b).dtype)
+            if name == "group_norm":
+                return str(function(x, 1, w, b).dtype)
+            if name == "instance_norm":
+                return str(function(x.reshape(1, 3, 2), None, None, w, b).dtype)
+            return str(function(x, b, w, w, b).dtype)
+        except RuntimeError:
+            return "refused"
+
+    for weight, bias in itertools.product(KINDS, KINDS):
+        assert outcome(rushlight, weight, bias) == outcome(torch, weight, bias), (weight, bias)
+
+
+def test_the_function_is_named_whose_parameters_have_another_dtype():
+    x = rushlight.ones(2, 3, dtype=rushlight.float64)
+    with pytest.raises(RuntimeError, match=r"^layer_norm: mixed dtype.*float64.*float32"):
+        rushlight.nn.LayerNorm(3)(x)
+
+
 def test_embedding():
     w = normal(5, 3)
     check("F.embedding", np.array([[0, 4], [4, 1]]), w)

@@ -22,6 +22,11 @@ X = (3, 2, 8)
 CALLS: dict[str, Callable[[Any], Any]] = {
     "width": lambda lib: attention(lib, (3, 2, 7), X, X),
     "width of keys": lambda lib: attention(lib, X, (3, 2, 7), (3, 2, 7)),
+    "width of keys and values": lambda lib: attention(
+        lib, X, *[(3, 2, 7)] * 2, need_weights=False
+    ),
+    "one batch of keys": lambda lib: attention(lib, X, (3, 1, 8), (3, 1, 8)),
+    "one batch of queries": lambda lib: attention(lib, (3, 1, 8), X, X),
     "length of values": lambda lib: attention(lib, X, X, (4, 2, 8)),
     "batch of keys": lambda lib: attention(lib, X, (3, 3, 8), (3, 3, 8)),
     "dimensions": lambda lib: attention(lib, (1, 3, 2, 8), X, X),
@@ -63,6 +68,11 @@ def test_the_module_is_named() -> None:
     with pytest.raises(AssertionError, match="embedding dimension of 8, but got 7") as found:
         CALLS["encoder layer"](rushlight)
     assert "MultiheadAttention" in "".join(found.value.__notes__)
+
+
+def test_the_argument_is_named_that_has_the_wrong_width() -> None:
+    with pytest.raises(RuntimeError, match=r"^multi_head_attention_forward: .* size 7 of key"):
+        CALLS["width of keys"](rushlight)
 
 
 def test_what_is_no_tensor_is_named() -> None:

@@ -112,6 +112,11 @@ def attended(
     is_batched = query.ndim == 3
     projected = _projected(query, key, value, weights, bias)
     q, k, v = (_batch_first(t, is_batched, batch_first) for t in projected)
+    for name, own, given in (("key", k, static[0]), ("value", v, static[1])):
+        if given is None and own.shape[0] != q.shape[0]:
+            raise RuntimeError(
+                f"{_OP}: {name} has a batch of {own.shape[0]}, but query one of {q.shape[0]}"
+            )
     if key_padding_mask is not None and not is_batched:
         key_padding_mask = key_padding_mask.unsqueeze(0)
     k, v, count = _extended(k, v, extra)
@@ -320,6 +325,12 @@ def _check_sizes(
         raise AssertionError(
             f"{_OP}: key shape {tuple(key.shape)} does not match value shape "
             f"{tuple(value.shape)}"
+        )
+    if not is_separate and key.shape[-1] != width:
+        raise RuntimeError(
+            f"{_OP}: mat1 and mat2 shapes cannot be multiplied: the last size "
+            f"{key.shape[-1]} of key and value {tuple(key.shape)} must equal embed_dim "
+            f"{width}, unless there are kdim and vdim"
         )
 
 

@@ -62,6 +62,22 @@ def _check_floating(op: str, x: Any) -> None:
         raise errors.not_implemented_for(op, x.dtype, "a floating dtype")
 
 
+def _check_same(op: str, x: Any, *parameters: Any) -> None:
+    """Parameters have the dtype of the input; beside half precision they may be float32."""
+    for parameter in parameters:
+        if parameter is not None and parameter.dtype is not x.dtype:
+            break
+    else:
+        return
+    kinds = {p.dtype for p in parameters if p is not None}
+    if x.dtype not in (dt.float16, dt.bfloat16) or kinds != {dt.float32}:
+        raise RuntimeError(
+            f"{op}: mixed dtype: expected parameters of the input's dtype {x.dtype!r} (all of "
+            f"them may be torch.float32 beside half precision), but got "
+            f"{' and '.join(sorted(map(repr, kinds)))}"
+        )
+
+
 @public("torch", "F")
 def layer_norm(
     input: Any,
@@ -79,6 +95,7 @@ def layer_norm(
     """
     try:
         dims = _checked_shape("layer_norm", input, normalized_shape, weight, bias)
+        _check_same("layer_norm", input, weight, bias)
         _check_floating("layer_norm", input)
         x = NORMALISED(_wide(input), dim=dims, eps=float(eps))
         return _affine(x, weight, bias, input.dtype)
@@ -193,6 +210,7 @@ def group_norm(
             f"group_norm: Expected at least 2 dimensions for input tensor but received "
             f"{input.ndim}"
         )
+    _check_same("group_norm", input, weight, bias)
     _check_floating("group_norm", input)
     channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
@@ -286,6 +304,7 @@ def batch_norm(
                 f"batch_norm: parameters should contain {channels} elements not "
                 f"{list(parameter.shape)} (input {list(input.shape)})"
             )
+    _check_same("batch_norm", input, weight, bias, running_mean, running_var)
     ndim = input.ndim
     scale, shift = _of_channels(weight, ndim), _of_channels(bias, ndim)
     x = _wide(input)
@@ -383,6 +402,7 @@ def instance_norm(
             f"{list(input.shape)}"
         )
     _check_floating("instance_norm", input)
+    _check_same("instance_norm", input, weight, bias)
     x = _wide(input)
     if running_mean is not None:
         with gradients_off():

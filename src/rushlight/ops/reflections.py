@@ -6,6 +6,7 @@ from typing import Any  # operands are tensors, arrays in host functions
 
 import numpy as np
 
+from rushlight import errors
 from rushlight.ir.host import takes_batches
 from rushlight.ops.complex_parts import resolve_conj
 from rushlight.ops.creation import unrelated
@@ -75,10 +76,38 @@ def _check_scales(op: str, a: Any, tau: Any) -> None:
             f"{op}: input.shape[-2] must be greater than or equal to input.shape[-1], and that "
             f"to tau.shape[-1] (got {list(a.shape)} and {list(tau.shape)})"
         )
+    _check_tau(op, a, tau)
+
+
+def _check_tau(op: str, a: Any, tau: Any) -> None:
     if tau.ndim != a.ndim - 1 or tau.shape[:-1] != a.shape[:-2] or tau.dtype is not a.dtype:
         raise RuntimeError(
-            f"{op}: Expected tau of dtype {a.dtype!r} with one dimension less than A, got "
+            f"{op}: Expected tau of dtype {a.dtype!r} with one dimension less than input, got "
             f"{tau.dtype!r} {list(tau.shape)} for {list(a.shape)}"
+        )
+
+
+def _check_reflections(op: str, a: Any, tau: Any, other: Any, left: bool) -> None:
+    """What `ormqr` asks of its operands."""
+    rows, axis = (other.shape[-2], -2) if left else (other.shape[-1], -1)
+    if not tau.ndim:
+        raise errors.dim_out_of_range(op, -1, 0)
+    if rows != a.shape[-2]:
+        raise RuntimeError(
+            f"{op}: other.shape[{axis}] must be equal to input.shape[-2] ({list(a.shape)} and "
+            f"{list(other.shape)})"
+        )
+    count = min(rows, a.shape[-1])
+    if tau.shape[-1] != count:
+        raise RuntimeError(
+            f"{op}: tau.shape[-1] must be equal to min(other.shape[{axis}], input.shape[-1]), "
+            f"{count}, but tau has shape {list(tau.shape)}"
+        )
+    _check_tau(op, a, tau)
+    if other.shape[:-2] != a.shape[:-2] or other.dtype is not a.dtype:
+        raise RuntimeError(
+            f"{op}: Expected other of the batches and the dtype of input, got {other.dtype!r} "
+            f"{list(other.shape)} for {a.dtype!r} {list(a.shape)}"
         )
 
 
@@ -114,11 +143,7 @@ def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool =
     """
     check_matrix("ormqr", input, "input")
     check_matrix("ormqr", other, "other")
+    _check_reflections("ormqr", input, tau, other, left)
     if not left:
         return resolve_conj(ormqr(input, tau, other.mH, True, not transpose).mH)
-    if input.shape[-2] != other.shape[-2]:
-        raise RuntimeError(
-            f"ormqr: other.shape[-2] must be equal to input.shape[-2] ({list(input.shape)} and "
-            f"{list(other.shape)})"
-        )
     return _reflected(input, tau, other, transpose)
