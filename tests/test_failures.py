@@ -66,6 +66,42 @@ def test_a_target_that_is_no_class_raises(bad, wait):
     assert ignored.tolist() == [pytest.approx(1.0986123), 0.0]
 
 
+@pytest.mark.parametrize("wait", [False, True])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("multi_margin_loss", [0, 3]), ("multilabel_margin_loss", [[0, 1, -1], [3, -1, 0]])],
+)
+def test_margins_name_the_class_that_there_is_not(name, target, wait):
+    target = torch.tensor(target)
+    with pytest.raises(RuntimeError, match=rf"^{name}: Target 3 at \[1(, 0)?\] is out"):
+        getattr(F, name)(torch.zeros(2, 3), target * 1 if wait else target).item()
+
+
+# -- memory
+
+
+def test_memory_that_no_machine_has_is_refused_at_the_call():
+    for call in (
+        lambda: torch.zeros(1 << 60), lambda: torch.empty(1 << 60),
+        lambda: torch.arange(1 << 60),
+        lambda: torch.rand(1 << 31, 1 << 31), lambda: torch.eye(1 << 31),
+        lambda: torch.Tensor(1 << 60), lambda: torch.zeros(2).new_full((1 << 60,), 1.5),
+        lambda: torch.zeros_like(torch.zeros(1).expand(1 << 60)),
+        lambda: torch.zeros(2).resize_(1 << 60),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match="cannot allocate .* less memory") as found:
+            call()
+        assert isinstance(found.value, torch.OutOfMemoryError)
+    assert torch.zeros(1 << 60, device="meta").shape == (1 << 60,)
+    assert torch.zeros(1).expand(1 << 60).shape == (1 << 60,)
+
+
+def test_memory_that_a_result_cannot_have_is_refused_when_it_is_computed():
+    x = torch.zeros(1).expand(1 << 60) + 1
+    with pytest.raises(RuntimeError, match="cannot allocate"):
+        x.numpy()
+
+
 # -- integer division
 
 

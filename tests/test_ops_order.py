@@ -95,6 +95,37 @@ def test_indices_of_a_dimension_do_not_count_from_its_end(name, pending):
     check_error(IndexError, name, np.ones(3), 0, np.array([0, -1]), *NEGATIVE[name])
 
 
+RANGES = {
+    "index_select": lambda x, i: x.index_select(0, i),
+    "index_add": lambda x, i: x.index_add(0, i, x[:1]),
+    "index_copy": lambda x, i: x.index_copy(0, i, x[:1]),
+    "index_fill": lambda x, i: x.index_fill(0, i, 1.0),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, x[:1], "prod"),
+    "index_put": lambda x, i: x.index_put((i,), x[:1]),
+    "index": lambda x, i: x[i],
+    "take": lambda x, i: x.take(i),
+    "put": lambda x, i: x.clone().put_(i, x[0, :1]),
+    "gather": lambda x, i: x.gather(0, i[:, None]),
+    "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0),
+    "scatter_add": lambda x, i: x.scatter_add(0, i[:, None], x),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None], x, "sum"),
+    "scatter_reduce prod": lambda x, i: x.scatter_reduce(0, i[:, None], x, "prod"),
+    "scatter_reduce alone": lambda x, i: x.scatter_reduce(
+        0, i[:, None], x, "mean", include_self=False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize("pending", [False, True])
+def test_an_index_out_of_range_is_an_error_of_the_function_that_was_called(name, pending):
+    with pytest.raises(Exception) as expected:
+        RANGES[name](torch.ones(3, 2), torch.tensor([9]))
+    index = rushlight.tensor([9])
+    with pytest.raises(expected.type, match=rf"^{name.split()[0]}: index out of range.* 9 at"):
+        RANGES[name](rushlight.ones(3, 2), index * 1 if pending else index).tolist()
+
+
 KINDS = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool")
 EXTREMES = [NAN, -NAN, math.inf, -math.inf, 0.0, -0.0, 1e-45, -1e-45, 3.4e38, -3.4e38]
 

@@ -51,10 +51,6 @@ def tensor_on(array: Any, kind: dtype) -> Tensor:
             "negative strides are not currently supported. (You can probably work around this "
             "by making a copy of your array with array.copy().)"
         )
-    if not array.dtype.isnative:
-        raise ValueError(
-            "given numpy array has byte order different from the native byte order."
-        )
     buffer = buffers.wrap_array(array)
     buffer.is_foreign = True
     count = buffer.nbytes // kind.itemsize
@@ -209,8 +205,12 @@ def array_of(data: Any) -> tuple[Any, dtype]:
     typed = any(isinstance(kind, dtype) for kind in found)
     try:
         array = np.array(plain)
-    except (ValueError, OverflowError) as error:
-        raise _ragged(error, plain) from None
+    except OverflowError as error:
+        raise RuntimeError(
+            f"tensor: value cannot be converted without overflow: {error}"
+        ) from None
+    except ValueError:
+        array = _ragged(plain)
     if not typed and _may_be_long(array):
         leaves = np.array(plain, dtype=object)
         if all(isinstance(leaf, int) for leaf in leaves.flat):
@@ -292,19 +292,45 @@ def _in_range(array: Any, kind: dtype) -> Any:
     return array
 
 
-def _ragged(error: Exception, data: Any) -> Exception:
-    if isinstance(error, OverflowError):
-        return RuntimeError(f"tensor: value cannot be converted without overflow: {error}")
-    if _is_mixed(data):
-        return TypeError(f"tensor: a sequence among numbers ({error})")
-    return ValueError(f"tensor: expected sequences of equal length at every level ({error})")
+def _ragged(data: Any) -> Any:
+    """Raise for nested data whose parts have other shapes than the first of them. Where the
+    first has no elements the tensor has none, whatever else there is: as in PyTorch.
+    """
+    shape: tuple[int, ...] = ()
+    first = data
+    while _is_nested(first):
+        shape = (*shape, len(first))
+        first = first[0] if len(first) else None
+    if 0 in shape and not _text_class(data):
+        return np.empty(shape)
+    _check_parts(data, shape, 0)
+    raise ValueError(f"tensor: too many dimensions: {len(shape)}")
 
 
-def _is_mixed(data: Any) -> bool:
-    """Whether numbers and sequences are side by side somewhere in nested data."""
-    if not isinstance(data, list):
-        return False
-    return len({isinstance(part, list) for part in data}) > 1 or any(map(_is_mixed, data))
+def _is_nested(data: Any) -> bool:
+    return isinstance(data, list | tuple) or (isinstance(data, np.ndarray) and data.ndim > 0)
+
+
+def _check_parts(data: Any, shape: Shape, depth: int) -> None:
+    if depth == len(shape):
+        if _is_nested(data):
+            raise TypeError(
+                f"tensor: expected a number at dim {depth}, as the first element is one, but "
+                f"got a sequence ({type(data).__name__})"
+            )
+        return
+    if not _is_nested(data):
+        raise TypeError(
+            f"tensor: not a sequence: expected one of length {shape[depth]} at dim {depth}, "
+            f"but got {type(data).__name__}"
+        )
+    if len(data) != shape[depth]:
+        raise ValueError(
+            f"tensor: expected sequence of length {shape[depth]} at dim {depth} (got "
+            f"{len(data)})"
+        )
+    for part in data:
+        _check_parts(part, shape, depth + 1)
 
 
 def _first_leaf(data: Any) -> Any:
@@ -366,5 +392,5 @@ def _of_shape(sizes: Sequence[Any], kind: dtype) -> Tensor:
         raise RuntimeError(
             f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
         )
-    made: Tensor = creation.FULL(shape=shape, value=0, dtype=kind)
+    made: Tensor = creation.in_memory(creation.FULL(shape=shape, value=0, dtype=kind))
     return made

@@ -155,7 +155,13 @@ def _by_name(name: str) -> dtype:
 
 def of_numpy(bits: np.dtype) -> dtype:
     """The dtype of a NumPy array; TypeError names the types that can be held."""
-    found = _OF_NUMPY.get(np.dtype(bits))
+    bits = np.dtype(bits)
+    found = _OF_NUMPY.get(bits)
+    if found is None and bits.newbyteorder("=") in _OF_NUMPY:
+        raise ValueError(
+            f"given numpy array has byte order different from the native byte order ({bits}). "
+            f"Conversion between byte orders is currently not supported."
+        )
     if found is None:
         names = ", ".join(t.name for t in ALL)
         raise TypeError(

@@ -17,8 +17,17 @@ class NotAnOperandError(TypeError):
         self.got = got
 
 
-class OutOfMemoryError(RuntimeError):
-    """Memory that could not be had."""
+class OutOfMemoryError(RuntimeError, MemoryError):
+    """Memory that could not be had: a RuntimeError in PyTorch, a MemoryError in Python."""
+
+
+def out_of_memory(nbytes: int, beside: str) -> OutOfMemoryError:
+    amount, unit = float(nbytes), 0
+    while amount >= 1024 and unit < 5:
+        amount /= 1024
+        unit += 1
+    text = f"{amount:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB')[unit]}"
+    return OutOfMemoryError(f"cannot allocate {text} ({nbytes} bytes); {beside}")
 
 
 class AcceleratorError(RuntimeError):
@@ -27,6 +36,12 @@ class AcceleratorError(RuntimeError):
 
 class LinAlgError(RuntimeError):
     """A matrix that has no inverse, or no such factor (`torch.linalg.LinAlgError`)."""
+
+
+class IndexOutOfRangeError(IndexError, RuntimeError):
+    """One that PyTorch gives as a RuntimeError or an IndexError, by the number of dimensions
+    and by how it adds.
+    """
 
 
 def shape_text(shape: Sequence[int]) -> str:
@@ -394,12 +409,23 @@ def operand_requires_grad(op: str, name: str) -> RuntimeError:
 
 _RUNTIME_RANGES = (  # where PyTorch raises RuntimeError
     "gather",
+    "take_along_dim",
     "scatter",
+    "scatter_add",
     "scatter_reduced",
+    "scatter_summed",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
     "masked_scatter",
     "pool_scatter",
     "embedding_bag",
 )
+
+
+_CALLED = {  # what users call ops that are a part of what a function does
+    "scatter_reduced": "scatter_reduce",
+    "scatter_summed": "scatter_reduce",
+}
 
 
 def origin_text(where: str, label: str) -> str:
@@ -417,7 +443,12 @@ def index_out_of_range(
     found: tuple[str, int, int, tuple[int, ...]] | None = None,
 ) -> IndexError | RuntimeError:
     """`found`: what was indexed with, the value, the size, and the place of the value."""
-    kind = RuntimeError if op in _RUNTIME_RANGES else IndexError
+    kind: type[IndexError | RuntimeError] = IndexError
+    if op == "index_add":
+        kind = IndexOutOfRangeError
+    elif op in _RUNTIME_RANGES:
+        kind = RuntimeError
+    op = _CALLED.get(op, op)
     text = f"{op}: index out of range"
     if found is not None:
         name, value, size, place = found

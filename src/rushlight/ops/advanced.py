@@ -17,7 +17,7 @@ from rushlight.ops.creation import FILL, FULL, unrelated
 from rushlight.ops.elementwise import WHERE, check_tensors
 from rushlight.ops.embedding import check_dense_grad
 from rushlight.ops.fill_value import checked_value
-from rushlight.ops.index_arrays import INDEX, INDEX_PUT, only_last
+from rushlight.ops.index_arrays import index_op, index_put_op, only_last
 from rushlight.ops.indexing import is_mask
 from rushlight.ops.registry import Op, TensorType, public, recorder
 from rushlight.views import Shape, View
@@ -48,16 +48,21 @@ def _gather_lower(k: Any, x: Any, index: Any, dim: int) -> Any:
     return k.gather(x, _along(x.shape, dim, index.shape), _steps(k, x.shape, dim, index))
 
 
-GATHER = Op(
-    "gather",
-    attrs=("dim",),
-    type=lambda x, index, dim: TensorType(index.shape, x.dtype),
-    lower=_gather_lower,
-    vjp=lambda g, out, x, index, dim: (
-        GATHER_SUM(g, index, shape=tuple(x.shape), dim=dim),
-        None,
-    ),
-)
+def _gather_op(name: str) -> Op:
+    return Op(
+        name,
+        attrs=("dim",),
+        type=lambda x, index, dim: TensorType(index.shape, x.dtype),
+        lower=_gather_lower,
+        vjp=lambda g, out, x, index, dim: (
+            GATHER_SUM(g, index, shape=tuple(x.shape), dim=dim),
+            None,
+        ),
+    )
+
+
+GATHER = _gather_op("gather")
+TAKE_ALONG = _gather_op("take_along_dim")
 
 
 def _placed(k: Any, kind: str, base: Any, source: Any, index: Any, dim: int) -> Any:
@@ -139,13 +144,21 @@ def grown(g: Any, shape: Shape) -> Any:
     return constant_pad(g, [0] * len(shape), after)
 
 
-SCATTER = Op(
-    "scatter",
-    attrs=("dim", "kind"),
-    type=lambda base, source, index, dim, kind: TensorType(base.shape, base.dtype),
-    lower=scatter_lower,
-    vjp=_scatter_vjp,
-)
+def scatter_op(name: str) -> Op:
+    """Elements put or added at the places of `scatter`, for a function whose errors and
+    gradients have its name.
+    """
+    return Op(
+        name,
+        attrs=("dim", "kind"),
+        type=lambda base, source, index, dim, kind: TensorType(base.shape, base.dtype),
+        lower=scatter_lower,
+        vjp=_scatter_vjp,
+    )
+
+
+SCATTER = scatter_op("scatter")
+SCATTER_ADD = scatter_op("scatter_add")
 
 
 def check_along(op: str, x: Any, dim: int, index: Any, source: Any = None) -> int:
@@ -199,7 +212,8 @@ def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> An
     return GATHER(input, index, dim=at)
 
 
-def _scatter(op: str, x: Any, dim: int, index: Any, source: Any, kind: str) -> Any:
+def _scatter(made_by: Op, x: Any, dim: int, index: Any, source: Any, kind: str) -> Any:
+    op = made_by.name
     is_tensor = hasattr(source, "_storage")
     at = check_along(op, x, dim, index, source if is_tensor else None)
     if is_tensor and source.dtype is not x.dtype:
@@ -213,7 +227,7 @@ def _scatter(op: str, x: Any, dim: int, index: Any, source: Any, kind: str) -> A
         index = index.reshape(1)
     if is_tensor and not source._shape:
         source = source.reshape(1)
-    made = SCATTER(x, source, index, dim=at, kind=kind)
+    made = made_by(x, source, index, dim=at, kind=kind)
     return made if shape else made.reshape(())
 
 
@@ -232,7 +246,7 @@ def scatter(
     if reduce not in _OLD_REDUCES:
         raise RuntimeError("reduce argument must be either add or multiply.")
     source = checked_value("scatter", value if src is None else src, input.dtype)
-    return _scatter("scatter", input, dim, index, source, _OLD_REDUCES[reduce])
+    return _scatter(SCATTER, input, dim, index, source, _OLD_REDUCES[reduce])
 
 
 @public("torch", "Tensor", inplace=True, out=True)
@@ -243,7 +257,7 @@ def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     tensor([3., 0., 0.])
     """
     check_tensors("scatter_add", src=src)
-    return _scatter("scatter_add", input, dim, index, src, "add")
+    return _scatter(SCATTER_ADD, input, dim, index, src, "add")
 
 
 @public("torch", "Tensor", out=True)
@@ -261,7 +275,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
             f"take_along_dim(): dtype of indices should be Long but got {indices.dtype!r}"
         )
     if dim is None:
-        return GATHER(input.reshape(-1), indices.reshape(-1), dim=0)
+        return TAKE_ALONG(input.reshape(-1), indices.reshape(-1), dim=0)
     if input.ndim != indices.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of "
@@ -275,10 +289,18 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     source, chosen = list(common), list(common)
     source[at], chosen[at] = input._shape[at], indices._shape[at]
     wrapped = WHERE(indices < 0, indices + input._shape[at], indices)
-    return GATHER(input.expand(source), wrapped.expand(chosen), dim=at)
+    return TAKE_ALONG(input.expand(source), wrapped.expand(chosen), dim=at)
 
 
 # -- along one dimension
+
+
+INDEX_SELECT = index_op("index_select")
+INDEX_ADD = index_put_op("index_add")
+INDEX_COPY = index_put_op("index_copy")
+INDEX_FILL = index_put_op("index_fill")
+TAKE = index_op("take")
+PUT = index_put_op("put")
 
 
 def _check_vector(op: str, index: Any) -> Any:
@@ -305,7 +327,7 @@ def index_select(input: Any, dim: int, index: Any) -> Any:
     vector = _check_vector("index_select", index)
     x = input if input.ndim else input.reshape(1)
     check_known("index_select", "index", vector, x._shape[at])
-    out = INDEX(x, vector, dims=(at,), wraps=False)
+    out = INDEX_SELECT(x, vector, dims=(at,), wraps=False)
     return out if input.ndim else out.reshape(())
 
 
@@ -346,7 +368,7 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Number = 
     """
     x, vector, parts, at = placed_parts("index_add", input, dim, index, source)
     parts = parts if alpha == 1 else parts * alpha
-    out = INDEX_PUT(x, parts, vector, dims=(at,), accumulate=True, wraps=False)
+    out = INDEX_ADD(x, parts, vector, dims=(at,), accumulate=True, wraps=False)
     return out.reshape(input._shape)
 
 
@@ -358,7 +380,7 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     tensor([2., 0., 1.])
     """
     x, vector, parts, at = placed_parts("index_copy", input, dim, index, source)
-    out = INDEX_PUT(x, parts, vector, dims=(at,), accumulate=False, wraps=False)
+    out = INDEX_COPY(x, parts, vector, dims=(at,), accumulate=False, wraps=False)
     return out.reshape(input._shape)
 
 
@@ -379,11 +401,13 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
         )
     if index.dtype is not dt.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if isinstance(value, complex) and not input.dtype.is_complex:
+        raise errors.value_overflows("index_fill", value, input.dtype)
     vector = index if index.ndim else index.reshape(1)
     size = input._shape[at] if input.ndim else 1
     chosen = FULL(shape=(size,), value=False, dtype=dt.bool_)
     if size:  # among no elements, PyTorch lets every index be
-        chosen = INDEX_PUT(chosen, True, vector, dims=(0,), accumulate=False, wraps=True)
+        chosen = INDEX_FILL(chosen, True, vector, dims=(0,), accumulate=False, wraps=True)
     line = [size if d == at else 1 for d in range(input.ndim)]
     return masked_fill(input, chosen.reshape(line), value)
 
@@ -399,7 +423,7 @@ def take(input: Any, index: Any) -> Any:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype!r}")
     if not input.numel() and index.numel():
         raise IndexError("take(): tried to take from an empty tensor")
-    return INDEX(input.reshape(-1), index, dims=(0,), wraps=True)
+    return TAKE(input.reshape(-1), index, dims=(0,), wraps=True)
 
 
 @public("Tensor", name="put_")
@@ -422,14 +446,17 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     if index.dtype is not dt.int64:
         raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype!r}")
     if source.dtype is not input.dtype:
-        raise RuntimeError("put_(): self and source expected to have the same dtype")
+        raise RuntimeError(
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{input.dtype!r} and source.dtype = {source.dtype!r}"
+        )
     if source.numel() != index.numel():
         raise IndexError(
             f"put_(): Expected source and index to have the same number of elements, but got "
             f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
     flat, places, values = input.reshape(-1), index.reshape(-1), source.reshape(-1)
-    made = INDEX_PUT(flat, values, places, dims=(0,), accumulate=bool(accumulate), wraps=True)
+    made = PUT(flat, values, places, dims=(0,), accumulate=bool(accumulate), wraps=True)
     return made.reshape(input._shape)
 
 

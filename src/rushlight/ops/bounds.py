@@ -11,6 +11,7 @@ from typing import Any  # operands are tensors
 import numpy as np
 
 from rushlight import errors
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op
 
 MANY = 1 << 16  # more take longer to look at than an op takes to record
 
@@ -31,6 +32,19 @@ def check_known(
     if len(places):
         place = tuple(int(i) for i in places[0])
         raise errors.index_out_of_range(op, "", "", (name, int(numbers[place]), size, place))
+
+
+def index_check(name: str, label: str) -> Op:
+    """The indices of a function, as they are: the flush fails in its name where one is not
+    within `size`. For functions made of several steps, whose own checks would name those.
+    """
+    return Op(
+        name,
+        attrs=("size",),
+        type=lambda index, size: index,
+        lower=lambda k, index, size: k.checked(index, index, size, label),
+        vjp=NOT_DIFFERENTIABLE,
+    )
 
 
 def extremes(x: Any) -> tuple[Any, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any  # operands are tensors and numbers
 
+import numpy as np
+
 from rushlight import errors
 from rushlight.argument_kinds import Number
 from rushlight.ops.creation import FILL, FULL, unrelated
@@ -44,9 +46,14 @@ def fill_(input: Any, value: Any) -> Any:
             f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
             f"dimensions."
         )
+    if not isinstance(value, _NUMBERS) and not hasattr(value, "_storage"):
+        raise errors.wrong_kind("fill_", "value", 1, "Number", value)
     value, target = checked_value("fill_", value, input.dtype), _unrepeated(input)
     recorder.write(target, FILL(value, shape=target._shape, dtype=input.dtype), "fill_")
     return input
+
+
+_NUMBERS = (int, float, complex, np.number, np.bool_)
 
 
 def _unrepeated(x: Any) -> Any:

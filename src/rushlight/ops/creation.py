@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any  # fill values are numbers, sizes come in several forms
 
@@ -63,7 +64,9 @@ def unrelated(made: Any, *others: Any) -> Any:
 
 
 def sizes_of(op: str, name: str, args: tuple[Any, ...]) -> views.Shape:
-    """Sizes given as `f(2, 3)` or `f((2, 3))`."""
+    """Sizes given as `f(2, 3)` or `f((2, 3))`; `f(())` is right, and `f()` is not."""
+    if not args:
+        raise TypeError(f'{op}() missing 1 required positional argument: "{name}"')
     if len(args) == 1 and isinstance(args[0], list | tuple):
         args = tuple(args[0])
     return views.whole_numbers(op, name, args)
@@ -119,8 +122,6 @@ def given_by(op: str, named: dict[str, Any], *names: str) -> Any:
 
 def shape_of(op: str, size: tuple[Any, ...], named: dict[str, Any]) -> views.Shape:
     """The shape that a factory is asked for."""
-    if not size and not named:
-        raise TypeError(f'{op}() missing 1 required positional argument: "size"')
     shape = sizes_given(op, size, named, "size")
     check_sizes(op, shape)
     if any(s < 0 for s in shape):
@@ -140,8 +141,30 @@ def with_grad(made: Any, requires_grad: bool, device: Any = None, like: Any = No
     """The finished tensor of a factory function: in its place, a leaf if asked."""
     if device is not None or config.process.has_places:
         made = recorder.placed(made, device, like)
+    in_memory(made)
     is_unset = requires_grad is None or requires_grad is False  # None is PyTorch's default
     return made if is_unset else made.requires_grad_(requires_grad)
+
+
+def in_memory(made: Any) -> Any:
+    """A new tensor, unless no memory could hold it: OutOfMemoryError where it was asked for."""
+    type = made._storage.value.type
+    if type.nbytes > _memory_of_machine() and not type.is_meta:
+        raise errors.out_of_memory(type.nbytes, "the machine has less memory")
+    return made
+
+
+@functools.cache
+def _memory_of_machine() -> int:
+    """The bytes that memory and swap hold: more is not had even if it is never touched, by
+    the kernel's own rule (overcommit).
+    """
+    try:
+        with open("/proc/meminfo") as file:
+            found = dict(line.split(":") for line in file)
+        return sum(int(found[name].split()[0]) << 10 for name in ("MemTotal", "SwapTotal"))
+    except (OSError, KeyError, ValueError):  # another system: what an address may be
+        return 1 << 47
 
 
 def _alike(made: Any, input: Any) -> Any:

@@ -8,6 +8,7 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.argument_kinds import Ints
 from rushlight.ops import return_types
+from rushlight.ops.creation import merged
 from rushlight.ops.elementwise import (
     WHERE,
     check_tensors,
@@ -186,7 +187,10 @@ def _max_or_min(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, 
                 f"{name}(): argument 2 must be a dim or Tensor, not {errors.class_name(first)}"
             )
         return input.maximum(first) if name == "max" else input.minimum(first)
-    return _dim_form(name, input, *args, **kwargs)
+    given = merged(name, ("dim", "keepdim"), args, kwargs)
+    if "dim" not in given:
+        raise TypeError(f'{name}() missing 1 required positional argument: "dim"')
+    return _dim_form(name, input, **given)
 
 
 def _is_tensor(value: Any) -> bool:

@@ -9,7 +9,7 @@ from rushlight import errors, views
 from rushlight.argument_kinds import IntList
 from rushlight.dtypes import dtype
 from rushlight.ops.contents import copy_
-from rushlight.ops.creation import FULL, sizes_of
+from rushlight.ops.creation import FULL, in_memory, sizes_of
 from rushlight.ops.rearrange import constant_pad
 from rushlight.ops.registry import public
 from rushlight.ops.view_ops import check_no_leaf, memory_of, stored_elements
@@ -158,7 +158,7 @@ def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
 
 def _grow(x: Any, count: int) -> None:
     flat = memory_of(x)
-    x._storage = constant_pad(flat, (0,), (count - flat.numel(),))._storage
+    x._storage = in_memory(constant_pad(flat, (0,), (count - flat.numel(),)))._storage
     x._base = None
 
 

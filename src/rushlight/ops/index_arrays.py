@@ -74,14 +74,20 @@ def _index_vjp(g: Any, out: Any, x: Any, *indices: Any, dims: Shape, wraps: bool
     return summed, *([None] * len(indices))
 
 
-INDEX = Op(
-    "index",
-    attrs=("dims", "wraps"),
-    type=_index_type,
-    lower=_index_lower,
-    vjp=_index_vjp,
-    jvp=lambda t, out, x, *indices, dims, wraps: INDEX(t[0], *indices, dims=dims, wraps=wraps),
-)
+def index_op(name: str) -> Op:
+    """Elements at arrays of indices, for a function whose errors and gradients are named so."""
+    made = Op(
+        name,
+        attrs=("dims", "wraps"),
+        type=_index_type,
+        lower=_index_lower,
+        vjp=_index_vjp,
+        jvp=lambda t, out, x, *indices, **named: made(t[0], *indices, **named),
+    )
+    return made
+
+
+INDEX = index_op("index")
 
 
 def _put(
@@ -187,10 +193,15 @@ def _index_put_vjp(
     return INDEX_PUT(g, 0, *indices, **named), kept, *nothing
 
 
-INDEX_PUT = Op(
-    "index_put",
-    attrs=("dims", "accumulate", "wraps"),
-    type=_index_put_type,
-    lower=_index_put_lower,
-    vjp=_index_put_vjp,
-)
+def index_put_op(name: str) -> Op:
+    """Elements put or added at arrays of indices, for a function as in `index_op`."""
+    return Op(
+        name,
+        attrs=("dims", "accumulate", "wraps"),
+        type=_index_put_type,
+        lower=_index_put_lower,
+        vjp=_index_put_vjp,
+    )
+
+
+INDEX_PUT = index_put_op("index_put")

@@ -296,7 +296,7 @@ def setitem(input: Any, key: Any, value: Any) -> None:
 def _number(value: Any, x: Any) -> Any:
     if isinstance(value, bool | int | float | complex):
         return FILL(checked_value("setitem", value, x.dtype), shape=(), dtype=x.dtype)
-    if isinstance(value, np.ndarray | np.generic | list | tuple):
+    if isinstance(value, np.generic):
         from rushlight.arrays import tensor  # ops come before tensors
 
         return tensor(value, dtype=x.dtype, device="cpu")

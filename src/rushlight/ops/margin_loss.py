@@ -9,6 +9,7 @@ from typing import Any  # operands are tensors
 from rushlight import dtypes as dt
 from rushlight import errors
 from rushlight.ops.activation import logsigmoid, softplus
+from rushlight.ops.bounds import check_known, index_check
 from rushlight.ops.cross_entropy import reduction_of
 from rushlight.ops.distance import pairwise_distance
 from rushlight.ops.elementwise import check_tensors
@@ -220,25 +221,44 @@ def multi_margin_loss(
     rows = _rows_of_classes("multi_margin_loss", input)
     if target.ndim > 1 or target.numel() != rows.shape[0]:
         raise RuntimeError(
-            f"inconsistent target size: {list(target.shape)} for input of size: "
-            f"{list(input.shape)}"
+            f"multi_margin_loss: inconsistent target size: {list(target.shape)} for input of "
+            f"size: {list(input.shape)}"
         )
     if target.dtype is not dt.int64:
         raise errors.other_dtype_than(
             "multi_margin_loss", "target", "torch.int64", target.dtype
         )
-    classes = target.reshape(-1, 1)
+    count = rows.shape[1]
+    _check_class_weight("multi_margin_loss", weight, rows)
+    check_known("multi_margin_loss", "target", target, count)
+    classes = CLASSES(target.reshape(-1, 1), size=count)
     own = rows.gather(1, classes)
     short = (margin - own + rows).clamp(min=0)
     if p == 2:
         short = short.square()
     if weight is not None:
         short = short * weight[classes]
-    index = ARANGE(0, 1, length=rows.shape[1], dtype=classes.dtype)
-    losses = OPS["where"](index == classes, 0, short).sum(1) / rows.shape[1]
+    index = ARANGE(0, 1, length=count, dtype=classes.dtype)
+    losses = OPS["where"](index == classes, 0, short).sum(1) / count
     if input.ndim < 2 and target.ndim == 0:
         losses = losses.reshape(())
     return reduced(losses, reduction)
+
+
+def _check_class_weight(name: str, weight: Any, rows: Any) -> None:
+    if weight is None:
+        return
+    if weight.numel() != rows.shape[1]:
+        raise RuntimeError(
+            f"{name}: inconsistent weight size, expected {rows.shape[1]} but got "
+            f"{list(weight.shape)}"
+        )
+    if weight.dtype is not rows.dtype:
+        raise errors.other_dtype_than(name, "weight", rows.dtype, weight.dtype)
+
+
+CLASSES = index_check("multi_margin_loss", "target")
+LISTED = index_check("multilabel_margin_loss", "target")
 
 
 def _rows_of_classes(name: str, scores: Any) -> Any:
@@ -272,16 +292,18 @@ def multilabel_margin_loss(
     rows = _rows_of_classes("multilabel_margin_loss", input)
     if input.shape != target.shape:
         raise RuntimeError(
-            f"inconsistent target size: {list(target.shape)} for input of size: "
-            f"{list(input.shape)}"
+            f"multilabel_margin_loss: inconsistent target size: {list(target.shape)} for input "
+            f"of size: {list(input.shape)}"
         )
     if target.dtype is not dt.int64:
         raise errors.other_dtype_than(
             "multilabel_margin_loss", "target", "torch.int64", target.dtype
         )
     lists, count = target.reshape(rows.shape), rows.shape[1]
-    ended = (lists < 0).cumsum(1) > 0
-    listed = OPS["where"](ended, 0, lists)
+    check_known("multilabel_margin_loss", "target", target, count, ignored=-1)
+    is_end = lists == -1
+    ended = is_end.cumsum(1) > 0
+    listed = OPS["where"](ended, 0, LISTED(OPS["where"](is_end, 0, lists), size=count))
     hits = (~ended).to(rows.dtype)
     is_target = hits.new_zeros(hits.shape).scatter_add(1, listed, hits) > 0
     own = rows.gather(1, listed)

@@ -147,7 +147,7 @@ def tensorinv(A: Any, ind: int = 2) -> Any:
             f"linalg.tensorinv: A of shape {list(A.shape)} must have as many elements before "
             f"dimension {ind} as from there on"
         )
-    return inv(A.reshape(math.prod(front), -1)).reshape(*back, *front)
+    return inv(A.reshape(math.prod(front), -1)).reshape((*back, *front))
 
 
 @public("linalg", out=True)

@@ -83,7 +83,7 @@ def _quantile(
         q = FULL(shape=(), value=float(q), dtype=x.dtype)
     values = rows.sort(-1).values  # (*, n), NaN at the end
     found = _at_ranks(values, _ranks(values, q.reshape(-1), skips_nan), interpolation)
-    return found.movedim(-1, 0).reshape(*q.shape, *shape)
+    return found.movedim(-1, 0).reshape((*q.shape, *shape))
 
 
 def _ranks(values: Any, q: Any, skips_nan: bool) -> Any:

@@ -15,11 +15,13 @@ from rushlight.ops.advanced import (
     grown,
     placed_parts,
     scatter_lower,
+    scatter_op,
 )
+from rushlight.ops.bounds import index_check
 from rushlight.ops.creation import FILL, unrelated
 from rushlight.ops.elementwise import WHERE, conjugate, scaled
 from rushlight.ops.joining import cat
-from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
+from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.scan import suffix_recurrence
 
 _REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
@@ -52,6 +54,7 @@ REDUCED = Op(  # base with `kind` of source's elements at the places of scatter
         g, out, base, source, index, dim, kind
     ),
 )
+SUMMED = scatter_op("scatter_summed")
 
 
 def _reduced_vjp(
@@ -184,9 +187,9 @@ def scatter_reduce(
     x, index, src = (t if t.ndim else t.reshape(1) for t in (input, index, src))
     base = x
     if not include_self:
-        base = SCATTER(x, _neutral(reduce, x.dtype), index, dim=at, kind="set")
+        base = SUMMED(x, _neutral(reduce, x.dtype), index, dim=at, kind="set")
     if reduce in ("sum", "mean"):
-        out = SCATTER(base, src, index, dim=at, kind="add")
+        out = SUMMED(base, src, index, dim=at, kind="add")
         return (_meaned(out, x, index, at, include_self) if reduce == "mean" else out).reshape(
             shape
         )
@@ -205,13 +208,7 @@ def _meaned(total: Any, x: Any, index: Any, dim: int, include_self: bool) -> Any
 
 
 _KINDS = {"prod": "mul", "mean": "add", "amax": "max", "amin": "min"}
-ROWS = Op(  # index, at which scatter_reduce's own checks would raise what it raises
-    "index_reduce",
-    attrs=("size",),
-    type=lambda index, size: index,
-    lower=lambda k, index, size: k.checked(index, index, size, "index"),
-    vjp=NOT_DIFFERENTIABLE,
-)
+ROWS = index_check("index_reduce", "index")
 
 
 @public("torch", "Tensor", inplace=True, out=True)

@@ -488,6 +488,9 @@ def isin(
     first, second = (
         e if hasattr(e, "_storage") else tensor(e) for e in (elements, test_elements)
     )
+    for e in (first, second):
+        if e.dtype.is_complex:
+            raise errors.refuses_complex("isin", e.dtype)
     flat = second.reshape((1,) * first.ndim + (-1,))
     found = (first.unsqueeze(-1) == flat).any(-1)
     return ~found if invert else found
@@ -547,6 +550,9 @@ def searchsorted(
     if side == "left" and right:
         raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites")
     values = input if hasattr(input, "_storage") else tensor(input)
+    for e in (sorted_sequence, values):
+        if e.dtype.is_complex:
+            raise errors.not_for_complex("searchsorted", e.dtype)
     if not sorted_sequence.ndim:
         raise RuntimeError("torch.searchsorted(): input sequence should have a dimension")
     is_flat = sorted_sequence.ndim == 1

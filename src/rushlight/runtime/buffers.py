@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rushlight import forks
+from rushlight import errors, forks
 
 _ALIGNMENT = 64
 _LARGE_BYTES = 1 << 16  # from here on the memory of a free block can go back to the system
@@ -310,18 +310,7 @@ def _advise(mapping: mmap.mmap) -> None:
 
 
 def _out_of_memory(size: int, in_use: int) -> MemoryError:
-    return MemoryError(
-        f"cannot allocate {_in_words(size)} ({size} bytes); "
-        f"{_in_words(in_use)} are in use by other tensors"
-    )
-
-
-def _in_words(nbytes: int) -> str:
-    amount, unit = float(nbytes), 0
-    while amount >= 1024 and unit < 5:
-        amount /= 1024
-        unit += 1
-    return f"{amount:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB')[unit]}"
+    return errors.out_of_memory(size, f"{in_use} bytes are in use by other tensors")
 
 
 def _default_bound() -> int:
