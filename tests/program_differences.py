@@ -13,6 +13,7 @@ from typing import Any
 import program_tables as tables
 import torch
 from program_draws import names_of, overlaps, tensors_in
+from torch.utils.checkpoint import CheckpointError
 
 # Results that differ from PyTorch's and are right: random numbers, free signs, bytes;
 # PyTorch's bessel_j0 and airy_ai have seven right digits, its other Bessel functions ten, its
@@ -113,7 +114,8 @@ def _is_parameter(t: torch.Tensor) -> bool:
 
 def _depends(t: torch.Tensor, leaves: list[torch.Tensor]) -> bool:
     """Whether PyTorch's derivative of a value is more than rounding, or cannot be had here. By
-    what is not finite it is not a number even where it is constant.
+    what is not finite it is not a number even where it is constant, and what was derived
+    forwards through a checkpoint has none: another run saves other tensors.
     """
     if not bool(t.detach().isfinite().all()):
         return False
@@ -122,6 +124,8 @@ def _depends(t: torch.Tensor, leaves: list[torch.Tensor]) -> bool:
     try:
         with _hooks_off(leaves):
             gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+    except CheckpointError:
+        return False
     except RuntimeError as error:  # what it needs is freed, overwritten or a zero of PyTorch's
         return "ZeroTensors are immutable" not in str(error)
     least = 1000 * torch.finfo(total.dtype).eps * (1 + float(total.detach()))

@@ -441,3 +441,12 @@ def test_batches_inside_are_those_of_the_first_run(name, is_nested):
         gradients.append(x.grad.tolist())
         assert kept.requires_grad
     assert gradients[0] == pytest.approx(gradients[1])
+
+
+@pytest.mark.parametrize("of_part", [torch.func.jacfwd, torch.func.jacrev])
+def test_functions_are_derived_twice_through_a_checkpoint(of_part):
+    x = torch.tensor([-0.6, -0.5, 0.3, 0.4], requires_grad=True)
+    gradients = []
+    for function in (torch.sin, lambda a: checkpoint(torch.sin, a, use_reentrant=False)):
+        gradients += torch.autograd.grad(of_part(function)(x).square().sum(), x)
+    assert gradients[0].tolist() == pytest.approx(gradients[1].tolist())
