@@ -436,7 +436,9 @@ def trial(lines: Lines) -> tuple[str, str]:
     except Raised as raised:
         if differences.is_refused(str(raised), lines):
             return "", "refused"
-        needs_history = re.search("does(n't| not) require grad", str(raised))
+        needs_history = re.search(
+            "does(n't| not) require grad|requires_grad=False", str(raised)
+        )
         if needs_history and "requires_grad" in want.free:
             return "", "refused"
         return f"{way} raised {type(raised.error).__name__}", str(raised)

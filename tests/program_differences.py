@@ -331,6 +331,17 @@ def _outgrows(line: str, names: dict[str, Any]) -> bool:
     )
 
 
+def _has_nan_boundary(line: str, names: dict[str, Any]) -> bool:
+    """A search by halves goes on behind a boundary that is not a number: those are the last."""
+    for call in ast.walk(ast.parse(line)):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            at = {"searchsorted": 0, "bucketize": 1}.get(call.func.attr)
+            found = None if at is None else _value_of(ast.unparse(call.args[at]), names)
+            if any(bool(t.isnan().any()) for _, t in tensors_in(found)):
+                return True
+    return False
+
+
 def _has_nan(line: str, names: dict[str, Any]) -> bool:
     """Margins that are not a number count as kept; of several in a window the last is taken."""
     return any(bool(t.detach().isnan().any()) for t in _operands(line, names))
@@ -436,6 +447,7 @@ FAULTS: tuple[tuple[str, Callable[[str, dict[str, Any]], bool]], ...] = (
     (tables.DERIVES, _is_infinite_somewhere),
     (r"upsample|interpolate", _has_bytes),
     (r"max_pool", _has_nan),
+    (r"searchsorted\(|bucketize\(", _has_nan_boundary),
     (r"(layer|group|instance|batch)_norm", _has_even_rows),
     (r"is_set_to", _is_conjugate),
     (r"multi(label)?_margin_loss", _has_nan),

@@ -204,11 +204,14 @@ class Draw:
                 raise Refused
             if name_in(e) in uses and not t.is_contiguous() and id(base) not in known:
                 raise Refused
-            if name_in(e) in uses and "as_strided" in statement and self._is_spacious(t):
+            reaches = re.search("as_strided|nbytes", statement) is not None
+            if name_in(e) in uses and reaches and self._is_spacious(t):
                 raise Refused
 
     def _is_spacious(self, t: torch.Tensor) -> bool:
-        """Whether PyTorch left more memory than elements: that of what a loss adds up."""
+        """Whether PyTorch left more memory than elements: that of what a loss adds up, the last
+        point of a periodic window.
+        """
         memory = t.untyped_storage()
         return memory.nbytes() > max(
             other.numel() * other.itemsize

@@ -513,8 +513,8 @@ NOT_SAMPLED = (
 # pivots or statistics are too few, and writes elsewhere; longer limits are in no order; outputs
 # of another size take the views of their memory along.
 UNCHECKED = r"out=|unfold|as_strided|lu_unpack|native_batch_norm|bucketize|searchsorted"
-# Views where the order of elements in memory permits, or of that order, and what tells it.
-BY_LAYOUT = r"reshape|[^n]flatten|ravel|contiguous|as_strided|resize|view\(|dim_order"
+# Views where the order of elements in memory permits, or of that order; what tells of it.
+BY_LAYOUT = r"reshape|[^n]flatten|ravel|contiguous|as_strided|resize|view\(|dim_order|nbytes"
 # Operators whose operands are in order.
 OF_SORTED = ("searchsorted", "bucketize")
 # Programs that solve equations: how far their results may be off depends on equal numbers too.

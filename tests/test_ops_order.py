@@ -62,6 +62,13 @@ def test_places_in_sequences_of_nothing_and_of_nan():
         check("bucketize", values, np.array([1.0, 2.0]), right=side, grad=False)
 
 
+def test_boundaries_that_are_nan_are_the_last():
+    found = rushlight.bucketize(
+        rushlight.tensor([0.5, 2.0, 9.0]), rushlight.tensor([1.0, 2.0, NAN, NAN, NAN])
+    )
+    assert found.tolist() == [0, 1, 2]
+
+
 def test_a_step_function_takes_nan_for_negative():
     check(
         "heaviside", np.array([NAN, 0.0, 1.0, -1.0]), np.array([5.0, NAN, NAN, NAN]), grad=False
