@@ -251,6 +251,54 @@ def test_what_a_factor_of_zero_leaves_out_has_a_gradient_of_zero(name):
     assert not getattr(rushlight, name)(x.detach(), *factors, beta=0).requires_grad
 
 
+def _one_beside_much(lib, kind, much):
+    """What a product of `much` + 1 is added to: exactly -`much`."""
+    left, right = (lib.zeros(3, 4, 4, dtype=kind) for _ in range(2))
+    left[..., 0], left[..., 1] = much, 1.0
+    right[:, :2] = 1.0
+    return lib.full((4, 4), -much, dtype=kind), left, right
+
+
+ADDED = {
+    "addmm": lambda t, c, a, b: t.addmm(c, a[0], b[0]),
+    "addmm of a row": lambda t, c, a, b: t.addmm(c[0], a[0], b[0]),
+    "addmm scaled": lambda t, c, a, b: t.addmm(c * 0.5, a[0], b[0], beta=4, alpha=2),
+    "addmm_": lambda t, c, a, b: c.addmm_(a[0], b[0]),
+    "addmv": lambda t, c, a, b: t.addmv(c[0], a[0], b[0, :, 0]),
+    "baddbmm": lambda t, c, a, b: t.baddbmm(c.expand(3, 4, 4), a, b),
+    "baddbmm scaled": lambda t, c, a, b: t.baddbmm(c.expand(3, 4, 4) * 2, a, b, beta=0.5),
+    "linear": lambda t, c, a, b: t.nn.functional.linear(a[0], b[0].mT, c[0]),
+    "conv": lambda t, c, a, b: t.conv1d(a.mT, b.mT[0, :, :, None], c[0]),
+    "conv_transpose": lambda t, c, a, b: t.conv_transpose1d(a.mT, b[0][:, :, None], c[0]),
+    "conv_transpose far": lambda t, c, a, b: t.conv_transpose1d(
+        a.mT, b[0][:, :, None], c[0], stride=20
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "much"), [("bfloat16", 256.0), ("float16", 2048.0)])
+@pytest.mark.parametrize("name", ADDED)
+def test_products_of_half_precision_are_added_to_before_they_are_rounded(name, kind, much):
+    torch = pytest.importorskip("torch")
+    found, expected = (
+        ADDED[name](lib, *_one_beside_much(lib, getattr(lib, kind), much))
+        for lib in (rushlight, torch)
+    )
+    assert found.dtype is getattr(rushlight, kind)
+    if kind == "bfloat16" or "transpose" not in name:  # there PyTorch rounds twice
+        assert found.tolist() == expected.tolist()
+    exact = ADDED[name](torch, *_one_beside_much(torch, torch.float64, much))
+    assert found.tolist() == exact.tolist()
+
+
+def test_sums_of_products_of_half_precision_are_rounded_once():
+    c, a, b = _one_beside_much(rushlight, rushlight.bfloat16, 256.0)
+    assert rushlight.addbmm(c * 3, a, b)[0, 0].item() == 3.0  # PyTorch rounds each: 2
+    a.requires_grad_()
+    rushlight.addbmm(c, a, b, alpha=2).sum().backward()
+    assert a.grad[0].tolist() == [[8.0, 8.0, 0.0, 0.0]] * 4
+
+
 @pytest.mark.parametrize("factor", [0, 1, 2, 0.5, True, 1j])
 def test_addr_promotes_its_operands_and_checks_its_factors(factor):
     torch = pytest.importorskip("torch")

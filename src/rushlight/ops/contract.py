@@ -13,7 +13,7 @@ from typing import Any  # operands are tensors and numbers
 from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.argument_kinds import Number
-from rushlight.ops.elementwise import WHERE, conjugate, the_tensor
+from rushlight.ops.elementwise import CAST, WHERE, conjugate, the_tensor
 from rushlight.ops.registry import Linearity, Op, TensorType, public, recorder
 
 
@@ -51,6 +51,20 @@ CONTRACT = Op(  # a letter of one operand alone is in the result; none is repeat
     type=contract_type,
     lower=lambda k, a, b, equation: k.contract(equation, a, b),
     vjp=contract_vjp,
+    jvp=Linearity.EACH,
+)
+
+
+def _wide_vjp(g: Any, out: Any, a: Any, b: Any, equation: str) -> Any:
+    return contract_vjp(CAST(g, dtype=a.dtype), None, a, b, equation)
+
+
+CONTRACT_WIDE = Op(  # of half precision, in float32: for what is added before it is rounded
+    "contract_wide",
+    attrs=("equation",),
+    type=lambda a, b, equation: TensorType(contract_type(a, b, equation).shape, dt.float32),
+    lower=lambda k, a, b, equation: k.contract(equation, a, b, dt.float32),
+    vjp=_wide_vjp,
     jvp=Linearity.EACH,
 )
 
@@ -222,15 +236,20 @@ def bmm(input: Any, mat2: Any) -> Any:
     tensor([[[3., 3.],
              [3., 3.]]])
     """
-    check_ndim("bmm", "batch1", input, 3)
-    check_ndim("bmm", "batch2", mat2, 3)
-    batch, _, depth = input._shape
-    if mat2._shape[:2] != (batch, depth):
-        raise RuntimeError(
-            f"bmm: expected {[batch, depth]} as the first two sizes of batch2, beside batch1 "
-            f"of shape {list(input._shape)}, but batch2 has shape {list(mat2._shape)}"
-        )
+    check_batches("bmm", input, mat2)
     return CONTRACT(input, mat2, equation="bmk,bkn->bmn")
+
+
+def check_batches(op: str, batch1: Any, batch2: Any) -> None:
+    """Raise where two batches of matrices cannot be multiplied one by one."""
+    check_ndim(op, "batch1", batch1, 3)
+    check_ndim(op, "batch2", batch2, 3)
+    batch, _, depth = batch1._shape
+    if batch2._shape[:2] != (batch, depth):
+        raise RuntimeError(
+            f"{op}: expected {[batch, depth]} as the first two sizes of batch2, beside batch1 "
+            f"of shape {list(batch1._shape)}, but batch2 has shape {list(batch2._shape)}"
+        )
 
 
 @public("torch", "Tensor", out=True)
@@ -324,18 +343,24 @@ def _combined(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     return (input if beta == 1 else input * beta) + product
 
 
-def added(op: str, input: Any, product: Any, beta: Any, alpha: Any) -> Any:
-    """beta * input + alpha * product; a beta of 0 ignores the input, NaN and all.
+def added(op: str, input: Any, a: Any, b: Any, equation: str, beta: Any, alpha: Any) -> Any:
+    """beta * input + alpha * a product; a beta of 0 ignores the input, NaN and all. The sum is
+    rounded to half precision once, and not the product before it.
 
     With integers both numbers are cut to integers first, as PyTorch does here.
     """
-    if input.dtype is not product.dtype:
-        raise errors.mixed_dtypes(op, input.dtype, product.dtype)
-    if product.dtype.is_integral:
+    kind, is_half = a.dtype, a.dtype in (dt.float16, dt.bfloat16)
+    product = (CONTRACT_WIDE if is_half else CONTRACT)(a, b, equation=equation)
+    if input.dtype is not kind:
+        raise errors.mixed_dtypes(op, input.dtype, kind)
+    if kind.is_integral:
         beta, alpha = int(beta), int(alpha)
     shape = views.broadcast_shapes(op, input.shape, product.shape)
     if shape != product.shape:
         raise errors.cannot_broadcast(op, (input.shape, product.shape), -1)
+    if is_half:
+        wide = _combined(CAST(input, dtype=dt.float32), product, beta, alpha)
+        return CAST(wide, dtype=kind)
     return _combined(input, product, beta, alpha)
 
 
@@ -349,7 +374,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Number = 1, alpha: Number =
     """
     check_ndim("addmm", "mat1", mat1, 2)
     check_ndim("addmm", "mat2", mat2, 2)
-    return added("addmm", input, mm(mat1, mat2), beta, alpha)
+    return added("addmm", input, mat1, mat2, "mk,kn->mn", beta, alpha)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
@@ -359,7 +384,9 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Number = 1, alpha: Number = 1
     >>> torch.addmv(torch.ones(2), torch.eye(2), torch.tensor([1.0, 2.0]), beta=10)
     tensor([11., 12.])
     """
-    return added("addmv", input, mv(mat, vec), beta, alpha)
+    check_ndim("addmv", "mat", mat, 2)
+    check_ndim("addmv", "vec", vec, 1)
+    return added("addmv", input, mat, vec, "mk,k->m", beta, alpha)
 
 
 @public("torch", "Tensor", inplace=True, out=True)
@@ -392,7 +419,8 @@ def baddbmm(
     >>> torch.baddbmm(torch.ones(1, 1, 1), torch.ones(1, 1, 3), torch.ones(1, 3, 1))
     tensor([[[4.]]])
     """
-    return added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+    check_batches("baddbmm", batch1, batch2)
+    return added("baddbmm", input, batch1, batch2, "bmk,bkn->bmn", beta, alpha)
 
 
 @public("torch", "Tensor", out=True)
@@ -404,8 +432,7 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Number = 1, alpha: Num
     """
     check_ndim("addbmm", "batch1", batch1, 3)
     check_ndim("addbmm", "batch2", batch2, 3)
-    product = CONTRACT(batch1, batch2, equation="bmk,bkn->mn")
-    return added("addbmm", input, product, beta, alpha)
+    return added("addbmm", input, batch1, batch2, "bmk,bkn->mn", beta, alpha)
 
 
 @public("Tensor", name="addbmm_")

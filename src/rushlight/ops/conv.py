@@ -16,7 +16,7 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.argument_kinds import Ints
 from rushlight.ops import depthwise
-from rushlight.ops.elementwise import conjugate
+from rushlight.ops.elementwise import CAST, conjugate
 from rushlight.ops.registry import Op, TensorType, public
 from rushlight.ops.windows import Pads, Sizes, padded, sizes_for, window_view
 from rushlight.views import View
@@ -167,12 +167,16 @@ def input_grad_lower(
     padding: Pads,
     dilation: Sizes,
     groups: int,
+    kind: dt.dtype | None = None,
 ) -> Any:
     """Windows of g times the kernel turned round: for each phase of the stride those elements
     of the kernel that reach it. Where phases are many, all products are made first.
+
+    kind: the result's dtype, if it is not that of g.
     """
+    kind = kind or g.dtype
     if views.numel(stride) > MOST_PHASES and all(d == 1 for d in dilation):
-        return _overlapped(k, g, weight, size, stride, padding, groups)
+        return _overlapped(k, g, weight, size, stride, padding, groups, kind)
     shape = (g.shape[0], weight.shape[1] * groups, *size)
     dims = [
         _phases(large, small, taps, step, low, apart)
@@ -186,19 +190,26 @@ def input_grad_lower(
     own = views.contiguous_strides(shape)
     placed = []
     for phases in product(*dims):
-        part = _phase_grad(k, wide, weight, phases, lows, groups)
+        part = _phase_grad(k, wide, weight, phases, lows, groups, kind)
         strides = [s * o for s, o in zip(stride, own[2:], strict=True)]
         offset = sum(p.first * o for p, o in zip(phases, own[2:], strict=True))
         placed.append((part, View(part.shape, (*own[:2], *strides), offset)))
     is_whole = sum(views.numel(part.shape) for part, _ in placed) == views.numel(shape)
-    return k.update(None if is_whole else k.full(shape, 0, g.dtype), placed, shape, g.dtype)
+    return k.update(None if is_whole else k.full(shape, 0, kind), placed, shape, kind)
 
 
 MOST_PHASES = 16
 
 
 def _overlapped(
-    k: Any, g: Any, weight: Any, size: Sizes, stride: Sizes, padding: Pads, groups: int
+    k: Any,
+    g: Any,
+    weight: Any,
+    size: Sizes,
+    stride: Sizes,
+    padding: Pads,
+    groups: int,
+    kind: dt.dtype,
 ) -> Any:
     """Each element of g times the whole kernel, laid down a stride apart and added up. Pieces
     of the kernel as long as the stride do not overlap: each is laid down by movement alone.
@@ -227,7 +238,7 @@ def _overlapped(
         covered = tuple(a * s for a, s in zip(at, stride, strict=True))
         part = padded(k, k.reshape(k.permute(part, order), (n, c, *covered)), tuple(pads))
         total = part if total is None else total + part
-    return k.cast(total, g.dtype)
+    return k.cast(total, kind)
 
 
 def _widest(pads: list[tuple[int, int]]) -> tuple[int, int]:
@@ -235,7 +246,13 @@ def _widest(pads: list[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _phase_grad(
-    k: Any, wide: Any, weight: Any, phases: Sequence[_Phase], lows: Sizes, groups: int
+    k: Any,
+    wide: Any,
+    weight: Any,
+    phases: Sequence[_Phase],
+    lows: Sizes,
+    groups: int,
+    kind: dt.dtype,
 ) -> Any:
     """The gradient at the positions of one phase; `wide` is the output's gradient with `lows`
     zeros before it.
@@ -255,7 +272,7 @@ def _phase_grad(
     turned = k.permute(
         turned, [*range(axis - 1), axis, axis - 1, *range(axis + 1, axis + 1 + count)]
     )
-    out = _weighed(k, turned, windows, count, groups, wide.dtype)
+    out = _weighed(k, turned, windows, count, groups, kind)
     sizes = tuple(p.size for p in phases)
     return k.reshape(out, (wide.shape[0], weight.shape[1] * groups, *sizes))
 
@@ -278,6 +295,19 @@ CONV_INPUT_GRAD = Op(
     vjp=lambda h, out, g, weight, size, **how: (
         _leading(CONV(h, conjugate(weight), **how), g.shape),
         CONV_WEIGHT_GRAD(h, conjugate(g), kernel=tuple(weight.shape[2:]), **how),
+    ),
+)
+
+
+CONV_TRANSPOSE_WIDE = Op(  # in float32, of half precision: a bias is added before it is rounded
+    "convolution_transpose_wide",
+    attrs=("size", *HOW),
+    type=lambda g, weight, size, stride, padding, dilation, groups: TensorType(
+        (g.shape[0], weight.shape[1] * groups, *size), dt.float32
+    ),
+    lower=lambda k, g, weight, **how: input_grad_lower(k, g, weight, **how, kind=dt.float32),
+    vjp=lambda h, out, g, weight, size, **how: CONV_INPUT_GRAD.vjp(
+        CAST(h, dtype=g.dtype), None, g, weight, size=size, **how
     ),
 )
 
@@ -465,10 +495,14 @@ def _transpose(
             f"{op}: Given input size per channel: {list(x.shape[2:])}. Calculated output size "
             f"per channel: {list(size)}. Output size is too small"
         )
-    out = CONV_INPUT_GRAD(
-        x, weight, size=size, stride=steps, padding=pads, dilation=apart, groups=int(groups)
-    )
-    return out if bias is None else out + bias.reshape(1, -1, *(1 for _ in size))
+    how = {"stride": steps, "padding": pads, "dilation": apart, "groups": int(groups)}
+    if bias is None:
+        return CONV_INPUT_GRAD(x, weight, size=size, **how)
+    bias = bias.reshape(1, -1, *(1 for _ in size))
+    if _wide_dtype(x.dtype) is x.dtype:
+        return CONV_INPUT_GRAD(x, weight, size=size, **how) + bias
+    wide = CONV_TRANSPOSE_WIDE(x, weight, size=size, **how) + CAST(bias, dtype=dt.float32)
+    return CAST(wide, dtype=x.dtype)
 
 
 def _public_conv(count: int) -> Any:
