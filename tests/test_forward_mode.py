@@ -16,7 +16,9 @@ VIEWS = {op.name for op in OPS.values() if op.lower.__name__ == "no_lowering"}
 REFUSED = {op.name for op in OPS.values() if op.vjp.__name__ == "refuse"}  # no derivative
 ONLY_HISTORY = {"forgotten", "write_region", "overwritten"}  # which no program computes
 BATCHES = {"enter_batch", "leave_batch", "spread_batch", "sum_batch"}  # in test_func.py
-OTHERS = {"nextafter_half", "to_meta"}  # not of float64 numbers
+OTHERS = {  # not of float64 numbers
+    "nextafter_half", "to_meta", "contract_wide", "convolution_transpose_wide",
+}  # fmt: skip
 EXEMPT = VIEWS | REFUSED | ONLY_HISTORY | BATCHES | OTHERS
 NAMES = [op.name for op in OPS.values() if op.is_differentiable and op.name not in EXEMPT]
 # Differentiable by definition rather than by numbers: their gradient is what PyTorch says.

@@ -291,6 +291,22 @@ def test_products_of_half_precision_are_added_to_before_they_are_rounded(name, k
     assert found.tolist() == exact.tolist()
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit")  # by PyTorch of itself, in jvp
+@pytest.mark.parametrize("name", ["addmm", "baddbmm", "addmv", "conv_transpose"])
+def test_gradients_and_tangents_of_products_of_half_precision(name):
+    torch = pytest.importorskip("torch")
+
+    def derivatives(lib):
+        given = _one_beside_much(lib, lib.bfloat16, 4.0)
+        leaves = [g.detach().requires_grad_() for g in given]
+        made = ADDED[name](lib, *leaves)
+        grads = lib.autograd.grad((made * made).sum(), leaves)
+        _, tangent = lib.func.jvp(lambda *xs: ADDED[name](lib, *xs), given, given)
+        return [t.tolist() for t in (*grads, tangent)]
+
+    assert derivatives(rushlight) == derivatives(torch)
+
+
 def test_sums_of_products_of_half_precision_are_rounded_once():
     c, a, b = _one_beside_much(rushlight, rushlight.bfloat16, 256.0)
     assert rushlight.addbmm(c * 3, a, b)[0, 0].item() == 3.0  # PyTorch rounds each: 2

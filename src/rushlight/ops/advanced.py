@@ -19,7 +19,7 @@ from rushlight.ops.embedding import check_dense_grad
 from rushlight.ops.fill_value import checked_value
 from rushlight.ops.index_arrays import index_op, index_put_op, only_last
 from rushlight.ops.indexing import is_mask
-from rushlight.ops.registry import Op, TensorType, public, recorder
+from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public, recorder
 from rushlight.views import Shape, View
 
 Array = np.ndarray[Any, Any]
@@ -298,7 +298,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
 INDEX_SELECT = index_op("index_select")
 INDEX_ADD = index_put_op("index_add")
 INDEX_COPY = index_put_op("index_copy")
-INDEX_FILL = index_put_op("index_fill")
+INDEX_FILL = index_put_op("index_fill", NOT_DIFFERENTIABLE)  # only where to fill
 TAKE = index_op("take")
 PUT = index_put_op("put")
 

@@ -193,14 +193,14 @@ def _index_put_vjp(
     return INDEX_PUT(g, 0, *indices, **named), kept, *nothing
 
 
-def index_put_op(name: str) -> Op:
+def index_put_op(name: str, vjp: Any = _index_put_vjp) -> Op:
     """Elements put or added at arrays of indices, for a function as in `index_op`."""
     return Op(
         name,
         attrs=("dims", "accumulate", "wraps"),
         type=_index_put_type,
         lower=_index_put_lower,
-        vjp=_index_put_vjp,
+        vjp=vjp,
     )
 
 
