@@ -320,6 +320,18 @@ def inference_tensors(t):
 
 
 @case
+def inference_tensors_that_are_computed_inside(t):
+    with t.inference_mode():
+        x = t.ones(3) * 2
+        y = x + 1
+        y.tolist()
+        with t.inference_mode(False):
+            z = t.ones(3) * 3
+        y.tolist()
+    return [v.is_inference() for v in (x, y, z)], attempt(lambda: y.add_(1))
+
+
+@case
 def what_inference_tensors_may_not(t):
     with t.inference_mode():
         x = t.ones(2)

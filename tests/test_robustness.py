@@ -160,6 +160,28 @@ def test_a_pending_tensor_is_finished_for_another_thread():
     assert seen == [[1, 4, 7, 10, 13]]
 
 
+@pytest.mark.parametrize("part", ["whole", "window"])
+def test_a_thread_reads_what_it_recorded_before_another_wrote(part):
+    shared = torch.arange(6.0)
+    shared.tolist()
+    recorded, written, seen = threading.Event(), threading.Event(), []
+
+    def read():
+        pending = (shared if part == "whole" else shared[2:4]) * 2
+        recorded.set()
+        written.wait(60)
+        seen.append(pending.tolist())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    recorded.wait(60)
+    shared.add_(100)
+    assert shared[0].item() == 100.0
+    written.set()
+    thread.join()
+    assert seen == [[0.0, 2.0, 4.0, 6.0, 8.0, 10.0] if part == "whole" else [4.0, 6.0]]
+
+
 def test_a_bad_index_leaves_tensors_as_they_were():
     weight = torch.ones(3, 2, requires_grad=True)
     assert weight.sum().item() == 6.0  # in memory before the failure
@@ -266,6 +288,110 @@ def test_what_the_handler_of_a_signal_raises_loses_nothing(monkeypatch):
         assert x.tolist() == [0.0, 2.0, 4.0]
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+class TooLate(Exception):
+    pass
+
+
+@pytest.fixture
+def alarm():
+    """SIGALRM raises TooLate."""
+
+    def late(number, frame):
+        raise TooLate
+
+    before = signal.signal(signal.SIGALRM, late)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("then", ["read", "write", "overwrite", "drop"])
+def test_writes_outlive_what_a_handler_raises_while_they_are_planned(alarm, monkeypatch, then):
+    plan, calls = pipeline.program_of, []
+
+    def program_of(*args):
+        calls.append("called")
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGALRM)
+        return plan(*args)
+
+    x, y = torch.zeros(3), torch.ones(3)
+    assert x.tolist() == [0.0] * 3 and y.tolist() == [1.0] * 3
+    memory = x._storage.value.buffer.address
+    monkeypatch.setattr(pipeline, "program_of", program_of)
+    before = x * 1
+    x.add_(y)
+    total = x.sum()
+    with pytest.raises(TooLate):
+        total.item()
+    y.fill_(50)
+    assert y.tolist() == [50.0] * 3
+    if then == "write":
+        x.mul_(3)
+    elif then == "overwrite":
+        x.fill_(7)
+    elif then == "drop":
+        x = torch.zeros(3)
+    assert x.tolist() == [{"read": 1.0, "write": 3.0, "overwrite": 7.0, "drop": 0.0}[then]] * 3
+    assert before.tolist() == [0.0] * 3 and total.item() == 3.0
+    assert then == "drop" or x._storage.value.buffer.address == memory
+
+
+def test_a_second_failure_gives_up_writes(monkeypatch):
+    def program_of(*args):
+        raise ArithmeticError("never planned")
+
+    x = torch.zeros(3)
+    assert x.tolist() == [0.0] * 3
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "program_of", program_of)
+        x.add_(1)
+        for _ in range(2):
+            with pytest.raises(ArithmeticError):
+                (x + 1).tolist()
+    assert x.add_(5).tolist() == [5.0] * 3
+
+
+def test_no_write_is_half_done_when_a_handler_raises(alarm):
+    """Wherever the time limit passes, a tensor has all writes that returned."""
+    ones, total, count = torch.ones(300, 300), torch.zeros(300, 300), 0
+    total.tolist()
+    for n in range(20):
+        with contextlib.suppress(TooLate):
+            signal.setitimer(signal.ITIMER_REAL, 0.003 + n * 0.0007, 0.05)
+            while True:
+                total.add_(1)
+                count += 1
+                product = (total @ ones).sum()
+                product.item()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        (found,) = total.unique().tolist()
+        assert found in (count, count + 1)
+        count = int(found)
+
+
+def test_a_flush_has_room_on_a_full_stack():
+    def deep(n, function):
+        return function() if n == 0 else deep(n - 1, function)
+
+    x = torch.zeros(3)
+    assert x.tolist() == [0.0] * 3
+    limit = sys.getrecursionlimit()
+    made = []
+    try:
+        sys.setrecursionlimit(400)
+        for n in range(395, 300, -1):
+            x.add_(1)
+            made.append(x * 2 + n)
+            with contextlib.suppress(RecursionError):
+                deep(n, x.sum().item)
+        assert sys.getrecursionlimit() == 400
+    finally:
+        sys.setrecursionlimit(limit)
+    assert x.tolist() == [95.0] * 3
+    assert [t[0].item() for t in made] == [2 * i + 396 - i for i in range(1, 96)]
 
 
 INTERRUPTED = {

@@ -43,7 +43,7 @@ from rushlight.loops.scan import scan_launches
 from rushlight.loops.scatter import scatter_launches
 from rushlight.runtime import buffers
 from rushlight.runtime.pool import get_num_threads
-from rushlight.runtime.program import HostCall, Item, Program
+from rushlight.runtime.program import HostCall, Item, Program, Progress
 from rushlight.schedule.attach import attach_epilogues
 from rushlight.schedule.cost import nanoseconds
 from rushlight.schedule.fuse import Fusion, Root, Unit
@@ -286,7 +286,7 @@ class CompiledGraph:
         elif unit.single.op == "scan":
             self.items += scan_launches(unit.single, self._place_of)
         else:
-            self._add_host(unit.single)
+            self._add_host(unit)
         if len(self.checks) > before and self.has_writes:
             self._stop_if_failed(range(before, len(self.checks)))
         self._estimate(unit, first)
@@ -405,8 +405,10 @@ class CompiledGraph:
         rows, columns = (summed, own) if swap else (own, summed)
         return Operand(place, node.dtype.name, s[:nb], rows, columns)
 
-    def _add_host(self, node: Node) -> None:
+    def _add_host(self, unit: Unit) -> None:
         """An op that runs as NumPy code between kernels."""
+        node = unit.single
+        assert node is not None
         operands = [(n, view_of((n, v))) for n, v in node.args]
         outputs = self._outputs_of(node)
 
@@ -423,7 +425,8 @@ class CompiledGraph:
                 if target is not None:
                     _store(table, self.place[target], target, array)
 
-        self.items.append(HostCall(call))
+        follows = self.has_writes and unit.number > self.last_check
+        self.items.append(HostCall(call, may_follow_writes=follows))
 
     def _outputs_of(self, node: Node) -> list[Node | None]:
         """The stored nodes for each result of a node (None where nobody wants one)."""
@@ -506,10 +509,14 @@ class CompiledGraph:
     # -- running
 
     def run(
-        self, leaf_addresses: Sequence[int], numbers: Sequence[Any], own: Sequence[int]
+        self,
+        leaf_addresses: Sequence[int],
+        numbers: Sequence[Any],
+        own: Sequence[int],
+        progress: Progress | None = None,
     ) -> None:
         """Run once: addresses in the order of `leaves`, values of `numbers`, addresses of the
-        results in the order of `own`.
+        results in the order of `own`. `progress` is needed where leaves are written.
         """
         table = self.table
         table[FIRST:] = [*leaf_addresses, *own]
@@ -520,8 +527,10 @@ class CompiledGraph:
         watch = run_watched  # which the garbage collector may take away
         try:
             if watch is None:
-                self.program.run(table)  # type: ignore[arg-type]
+                self.program.run(table, progress)  # type: ignore[arg-type]
             else:
+                if progress is not None:
+                    progress.is_split = True
                 watch(self, table)  # type: ignore[arg-type]
         except Stopped:
             self.errors[:] = 0

@@ -34,6 +34,14 @@ class StepFailed(Exception):
         self.error = error
 
 
+class LeftHalfway(Exception):
+    """A program was left by `error` when it had begun to write to memory of tensors."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(repr(error))
+        self.error = error
+
+
 # -- what is left
 
 
@@ -53,6 +61,31 @@ def survivors(
         if value.buffer is None and value.position in lost:
             value.error = failed.error
     return [v for v in found.values() if v.buffer is None]
+
+
+def largest_step(edge: Edge, wanted: Sequence[Value], error: MemoryError) -> StepFailed | None:
+    """What there was no memory for: of the steps that values are made by, the first with the
+    largest results.
+    """
+    positions = {v.position for v in wanted if v.buffer is None}
+    steps = [step for step in _ancestors(edge, positions) if step.op is not None]
+    if not steps:
+        return None
+    step = max(steps, key=lambda s: sum(type.nbytes for type in s.outs))
+    assert step.op is not None
+    where = errors.origin_text(step.where, step.label)
+    error.add_note(f"the largest tensor on the way is made by {step.op.name}{where}")
+    return StepFailed(step, error)
+
+
+def _ancestors(edge: Edge, wanted: set[int]) -> list[Edge]:
+    """The steps of a path that make these positions, in order."""
+    found = []
+    for step in reversed(edge.path()):
+        if any(p in wanted for p in range(step.first, step.next)):
+            found.append(step)
+            wanted.update(o.position for o in step.operands)
+    return found[::-1]
 
 
 def _depending_on(failed: Edge, last: Edge) -> set[int]:

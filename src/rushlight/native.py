@@ -5,8 +5,9 @@ from __future__ import annotations
 from rushlight import failures
 from rushlight.compiled import CheckFailed, CompiledGraph
 from rushlight.loops import interpret
-from rushlight.pipeline import Lowered, Request, Targets, inputs_of, keep_leaves
+from rushlight.pipeline import Lowered, Request, Targets, hand_out, inputs_of, keep_leaves
 from rushlight.runtime import buffers
+from rushlight.runtime.program import Progress
 from rushlight.trace.trace import Trace
 
 
@@ -32,18 +33,23 @@ class NativeProgram:
         leaves = trace.leaves
         made = [buffers.Buffer(v.type.nbytes) for v in fresh]
         numbers = trace.numbers
+        progress = Progress() if written else None
         try:
             self.graph.run(
                 [leaves[i].address for i in self.leaves],
                 [numbers[i] for i in self.numbers] if self.numbers else (),
                 [b.address for b in made],
+                progress,
             )
+            hand_out(targets, made)
         except CheckFailed as failed:
             raise failures.error_of(failed.node, inputs_of(self.lowered, trace)) from None
         except interpret.HostFailed as failed:
             raise failures.host_error(failed) from failed.error
-        for value, buffer in zip(fresh, made):
-            value.buffer = buffer
-        for value, home in written:
-            value.buffer = home
-            value.claimed = True
+        except BaseException as error:  # of the handler of a signal, for example
+            if progress is not None:
+                if progress.is_done:
+                    hand_out(targets, made)
+                elif progress.is_begun:
+                    raise failures.LeftHalfway(error) from None
+            raise

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from rushlight.ops.registry import LevelOp, TensorType
 from rushlight.runtime import buffers
 from rushlight.schedule.reading import SINGLE
 from rushlight.trace import interrupts
-from rushlight.trace.trace import Trace, hooks
+from rushlight.trace.trace import ROOM, Trace, every_trace, hooks
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
 from rushlight.views import AnyView, Recast, View
@@ -71,28 +73,68 @@ class Lowered:
     types: dict[int, TensorType]
 
 
-def execute(trace: Trace, edge: Edge, alive: list[Value]) -> None:
+_MOST_ROUNDS = 8  # in which something is given up because there is no memory for it
+
+
+def execute(trace: Trace, edge: Edge, alive: list[Value], rounds: int = 0) -> None:
     """Make every alive value real, and write what in-place operations left in their
     storages.
     """
+    trace.is_given = True
     try:
         key, targets = request_of(trace, alive)
+        if targets.written:
+            spare_other_traces(trace, targets)
         program_of(edge, key).run(trace, targets)
     except failures.StepFailed as failed:
-        interrupts.finish()
-        rest = failures.survivors(trace, edge, alive, failed)
-        if rest:
-            with contextlib.suppress(Exception):  # the first error is the one to tell
-                execute(trace, edge, rest)
+        _execute_rest(trace, edge, alive, failed, rounds)
         raise failed.error from None
     except interrupts.Stopped:
         raise  # the trace parks what is pending
-    except BaseException as error:
-        if trace.is_repeatable and not isinstance(error, MemoryError):
-            trace.park(alive)  # the handler of a signal may have raised it
+    except failures.LeftHalfway as left:
+        failures.abandon(trace, alive, left.error)
+        raise left.error from None
+    except MemoryError as error:
+        found = failures.largest_step(edge, alive, error)
+        if found is None or rounds == _MOST_ROUNDS:
+            failures.abandon(trace, alive, error)
         else:
-            failures.abandon(trace, alive, error)  # writes may be half done
+            _execute_rest(trace, edge, alive, found, rounds + 1)
         raise
+    except (
+        RecursionError,
+        ctypes.ArgumentError,
+    ) as error:  # ctypes hides the first in the other
+        if trace.has_room:
+            _leave_pending(trace, alive, error)
+            raise
+        trace.has_room = True
+        sys.setrecursionlimit(sys.getrecursionlimit() + ROOM)
+        execute(trace, edge, alive, rounds)
+    except BaseException as error:  # the handler of a signal may have raised it
+        _leave_pending(trace, alive, error)
+        raise
+
+
+def _leave_pending(trace: Trace, alive: list[Value], error: BaseException) -> None:
+    """Let what was pending wait: nothing has been written."""
+    try:
+        if trace.may_park:
+            return trace.park(alive)
+    except MemoryError:
+        pass
+    failures.abandon(trace, alive, error)
+
+
+def _execute_rest(
+    trace: Trace, edge: Edge, alive: list[Value], failed: failures.StepFailed, rounds: int
+) -> None:
+    """Compute what does not need a step that failed."""
+    interrupts.finish()
+    rest = failures.survivors(trace, edge, alive, failed)
+    if rest:
+        with contextlib.suppress(Exception):  # the first error is the one to tell
+            execute(trace, edge, rest, rounds)
 
 
 def program_of(edge: Edge, key: RequestKey) -> ReferenceProgram | NativeProgram:
@@ -118,6 +160,22 @@ def request_of(trace: Trace, alive: list[Value]) -> tuple[RequestKey, Targets]: 
         return (fresh[0].position,), Targets(fresh)
     fresh.sort(key=_position_of)
     return tuple([v.position for v in fresh]), Targets(fresh)
+
+
+def spare_other_traces(trace: Trace, targets: Targets) -> None:
+    """Give the traces of other threads copies of what they have still to read and this one is
+    about to overwrite.
+    """
+    others = [other for other in list(every_trace) if other is not trace and other.leaves]
+    if not others:
+        return
+    homes = [home for _, home in targets.written]
+    windows = [w.buffer for home in homes for r in home.windows or () if (w := r()) is not None]
+    overwritten = {id(buffer) for buffer in (*homes, *windows)}
+    for other in others:
+        other.leaves = [
+            copy_buffer(leaf) if id(leaf) in overwritten else leaf for leaf in other.leaves
+        ]
 
 
 def _request_with_writes(trace: Trace, alive: list[Value]) -> tuple[Request, Targets]:
@@ -323,6 +381,15 @@ def keep_leaves(targets: Targets) -> None:
         value.claimed = False
 
 
+def hand_out(targets: Targets, made: Sequence[Any]) -> None:  # hot
+    """Make the values of a request real, in buffers that were filled."""
+    for value, buffer in zip(targets.fresh, made, strict=True):
+        value.buffer = buffer
+    for value, home in targets.written:
+        value.buffer = home
+        value.claimed = True
+
+
 class ReferenceProgram:
     """Evaluates a lowered path with NumPy."""
 
@@ -342,13 +409,15 @@ class ReferenceProgram:
             raise failures.host_error(failed) from failed.error
         results = dict(zip(lowered.results, zip(arrays, nodes, strict=True), strict=True))
         keep_leaves(targets)
-        for value in targets.fresh:
-            value.buffer = buffers.Buffer(value.type.nbytes)
-            write_buffer(value.buffer, *results[value.position])
-        for value, home in targets.written:
-            write_buffer(home, *results[value.position])
-            value.buffer = home
-            value.claimed = True
+        made = [buffers.Buffer(value.type.nbytes) for value in targets.fresh]
+        for value, buffer in zip(targets.fresh, made, strict=True):
+            write_buffer(buffer, *results[value.position])
+        try:
+            for value, home in targets.written:
+                write_buffer(home, *results[value.position])
+            hand_out(targets, made)
+        except BaseException as error:
+            raise failures.LeftHalfway(error) from None
 
 
 def inputs_of(lowered: Lowered, trace: Trace) -> Callable[[Node], Any]:

@@ -262,6 +262,8 @@ def _host(node: Node, *operands: Array) -> list[Array]:
     function, attrs, _ = node.attrs
     try:
         made = function(*(np.ascontiguousarray(o) for o in operands), **dict(attrs))
+    except RecursionError:
+        raise  # the stack is at its end, not the function's fault
     except Exception as error:
         raise HostFailed(node, error) from error
     return _rounded(node, made if isinstance(made, tuple | list) else (made,))

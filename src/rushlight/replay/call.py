@@ -9,14 +9,17 @@ from operator import add, attrgetter
 from typing import Any  # tensors, trees of arguments
 
 from rushlight import pipeline, tree
+from rushlight.compiled import CheckFailed
+from rushlight.loops import interpret
 from rushlight.replay.capture import Capture, Draw, Flush, Refused, Step
 from rushlight.runtime import buffers
+from rushlight.runtime.program import Progress
 from rushlight.tensor import Tensor
 from rushlight.trace import interrupts
 from rushlight.trace.inference import note_data
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import Node
-from rushlight.trace.trace import local, recording
+from rushlight.trace.trace import every_trace, local, recording
 from rushlight.trace.value import Storage, Value
 from rushlight.views import AnyView
 
@@ -203,17 +206,12 @@ class RememberedCall:
             for draw in self.draws:
                 numbers[draw.at : draw.at + 2] = draw.generator.take(draw.count)
             made = [Value(type, buffers.Buffer(nbytes)) for type, nbytes in self.fresh]
-            program = self.program
             try:
-                program.graph.run(
-                    addresses,
-                    [numbers[i] for i in program.numbers],
-                    [value.buffer.address for value in made],
-                )
-            except Exception as error:  # made in Python, it says where it went wrong
+                late = self._run(addresses, made)
+            except BaseException:
                 for draw, counter in zip(self.draws, before, strict=True):
                     draw.generator._counter = counter
-                raise Stale("the program failed") from error
+                raise
             for count in counted:
                 count()
             for storage in self.written:  # whose values nobody else holds
@@ -226,7 +224,30 @@ class RememberedCall:
                 r.make(storages) if isinstance(r, _Result) else r(arguments)
                 for r in self.results
             ]
+            if late is not None:
+                raise late
         return tree.unflatten(leaves, self.structure)
+
+    def _run(self, addresses: Sequence[int], made: Sequence[Value]) -> BaseException | None:
+        """Run the program. What comes back was raised when it had run: by the handler of a
+        signal.
+        """
+        progress = Progress() if self.written else None
+        try:
+            self.program.graph.run(
+                addresses,
+                [self.numbers[i] for i in self.program.numbers],
+                [value.buffer.address for value in made],
+                progress,
+            )
+        except (CheckFailed, interpret.HostFailed, MemoryError) as error:
+            # made in Python, it says where it went wrong
+            raise Stale("the program failed") from error
+        except BaseException as error:
+            if progress is None or not progress.is_done:
+                raise
+            return error
+        return None
 
     def _check(self, arguments: Sequence[Any]) -> None:
         if not self.guards.hold():
@@ -240,6 +261,9 @@ class RememberedCall:
         for storage in self.written:
             if sys.getrefcount(storage.value) > _ALONE or storage.buffer.windows:
                 raise Stale("somebody keeps what it would overwrite")
+        waiting = [leaf for trace in list(every_trace) for leaf in trace.leaves]
+        if waiting and not {id(s.buffer) for s in self.written}.isdisjoint(map(id, waiting)):
+            raise Stale("another thread has still to read what it would overwrite")
 
 
 def _only_flush(capture: Capture) -> Flush:

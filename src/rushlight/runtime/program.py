@@ -6,7 +6,8 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 
@@ -28,6 +29,29 @@ class HostCall:
     """A Python function run between launches; it is given the table of buffer addresses."""
 
     function: Callable[[Sequence[int]], None]
+    may_follow_writes: bool = False  # launches before it may write to memory of others
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a program is that writes to memory of others.
+
+    Note: whole programs. The handler of a signal runs, and may raise, wherever Python does. So
+    what such a program launches after its last call of Python is run from one call of C: it is
+    done or has not begun. Only calls of Python that follow writes leave room between the two.
+    """
+
+    is_split: bool = False
+    segments: int = -1  # after the last call of Python
+    launched: list[None] = field(default_factory=list)  # filled by C, in one go
+
+    @property
+    def is_begun(self) -> bool:
+        return self.is_split or bool(self.launched)
+
+    @property
+    def is_done(self) -> bool:
+        return len(self.launched) == self.segments
 
 
 Item = Launch | HostCall
@@ -62,9 +86,9 @@ class Program:
         """An array for the buffers' addresses, to be filled and given to `run`."""
         return (ctypes.c_int64 * self.buffer_count)()
 
-    def run(self, addresses: Sequence[int]) -> None:  # hot
+    def run(self, addresses: Sequence[int], progress: Progress | None = None) -> None:  # hot
         """Run everything once. `addresses` is what `new_table` gave, or an int64 NumPy array:
-        the address of each buffer.
+        the address of each buffer. `progress` is told of writes to memory of others.
         """
         table: object = addresses
         if isinstance(addresses, np.ndarray):
@@ -78,13 +102,20 @@ class Program:
             frame.divide(pool.size)
         scratch = _reserve_scratch(self.scratch, pool) if self.scratch else 0
         try:
-            for segment in frame.segments:
+            segments = frame.segments
+            if progress is not None:
+                segments = frame.before
+                progress.is_split, progress.segments = frame.is_split, len(frame.rest)
+            for segment in segments:
                 if interrupts.came:
                     interrupts.stop()
                 if isinstance(segment, HostCall):
                     segment.function(addresses)
                 else:
                     self._run(pool.address, segment, table, scratch)
+            if progress is not None:
+                work = repeat(pool.address), frame.rest, repeat(table), repeat(scratch)
+                progress.launched.extend(map(self._run, *work))
         finally:
             self._idle.append(frame)
 
@@ -137,6 +168,12 @@ class _Frame:
                 launches, nanoseconds = [item], item.nanoseconds
             elif item is not None:
                 self.segments.append(item)
+        calls = [i for i, x in enumerate(self.segments) if isinstance(x, HostCall)]
+        first = calls[-1] + 1 if calls else 0
+        self.before, self.rest = self.segments[:first], self.segments[first:]
+        self.is_split = any(
+            isinstance(x, HostCall) and x.may_follow_writes for x in self.segments
+        )
 
     def divide(self, threads: int) -> None:
         """Cut each launch into units for this many threads."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +30,7 @@ recording = threading.RLock()
 forks.hold("recording", recording)
 MAX_PENDING = 50_000  # positions: a longer trace is flushed by itself
 PROBES = 3  # positions that anomaly detection adds for each at most, and the one itself
+ROOM = 2000  # frames more where the user's code has left too few: planning takes some 50
 MAX_EDGES = 400_000  # edges kept in a thread's trie before it starts afresh
 
 
@@ -76,11 +78,15 @@ class Trace:
         self.may_window = True  # off while an in-place form reads what it is about to write
         self.watchers: list[Callable[[list[Value]], None]] = []  # told what a flush will make
         self.inference_since = (-1, 0, 0)  # epoch, values and position when its mode changed
+        self.is_given = False  # to the executor, which says so, by a flush
+        self.is_parked = False
+        self.has_room = False  # the stack was made deeper for this flush
         self.no_windows: list[Value] = []  # views of these are read as views
         self.ranges: list[str] = []  # open ranges of a profile, the innermost last
         self.restart()
 
     def restart(self) -> None:
+        self.is_given = False
         if self.edges > MAX_EDGES:
             self.root, self.edges = Edge(None, "root", 0), 0
         self.epoch = next(_epochs)
@@ -340,27 +346,31 @@ class Trace:
             except interrupts.Stopped:
                 pass  # now the interrupt is raised
             finally:
+                if self.has_room:
+                    self._return_room()
                 interrupts.release(handler)
 
     def _flush(self) -> None:  # hot
+        _reach(3)  # nothing is given up on a stack that ends before the executor's first steps
         scopes = config.scopes
         finish = self._inspected() if scopes.anomaly else None
         edge = self.edge
-        self.nodes = []
-        self.accumulators = []
-        self.windows = {}
-        impure_epochs.discard(self.epoch)
-        alive = [v for r in self.live if (v := r()) is not None]
-        self.live = []  # dropped while they are in the cache: the program will displace them
-        if scopes.inference:
-            hooks.mark_made(self)
-        if config.process.has_places:
-            alive = hooks.with_elements(alive)
-        for watch in self.watchers:
-            watch(alive)
-        if not self.is_repeatable or finish is not None:
-            interrupts.finish()
+        alive: list[Value] = []
         try:
+            self.nodes = []
+            self.accumulators = []
+            self.windows = {}
+            impure_epochs.discard(self.epoch)
+            if scopes.inference:
+                hooks.mark_made(self)
+            alive = [v for r in self.live if (v := r()) is not None]
+            self.live = []  # dropped while in the cache: the program will displace them
+            if config.process.has_places:
+                alive = hooks.with_elements(alive)
+            for watch in self.watchers:
+                watch(alive)
+            if not self.is_repeatable or finish is not None:
+                interrupts.finish()
             if alive or self.mutated:
                 hooks.execute(self, edge, alive)
         except interrupts.Stopped:
@@ -370,24 +380,43 @@ class Trace:
                 interrupts.finish()
                 hooks.execute(self, edge, alive)
             raise
+        except BaseException:
+            if not self.is_given:  # the handler of a signal raised it
+                self.park(alive or [v for r in self.live if (v := r()) is not None])
+            raise
         finally:
             self.restart()
         if finish is not None:
             finish()
+
+    def _return_room(self) -> None:
+        self.has_room = False
+        sys.setrecursionlimit(sys.getrecursionlimit() - ROOM)
 
     @property
     def is_repeatable(self) -> bool:
         """Whether a program that was left half-way may be run again from its beginning."""
         return not (self.mutated or self.watchers or self.must_flush)
 
+    @property
+    def may_park(self) -> bool:
+        """Whether what is pending may wait once a flush failed before it wrote anything: once
+        only, where storages that were written to wait.
+        """
+        return not (self.watchers or (self.mutated and self.is_parked))
+
     def park(self, values: list[Value]) -> None:
         """Leave what is pending to a trace that nobody records in: it is flushed when one of
         its values is wanted, like the trace of another thread. It keeps copies of its leaves,
-        which may be written to before that.
+        which may be written to before that, but for those that it is to write itself.
         """
         parked = copy.copy(self)
+        parked.is_parked, parked.has_room = True, False
         parked.ranges = []
-        parked.leaves = [hooks.copy_buffer(leaf) for leaf in self.leaves]
+        own = {id(s.buffer) for r, *_ in self.mutated if (s := r()) is not None}
+        parked.leaves = [
+            leaf if id(leaf) in own else hooks.copy_buffer(leaf) for leaf in self.leaves
+        ]
         parked.window_bases = []
         parked.live = [weakref.ref(value) for value in values]
         for value in values:
@@ -399,6 +428,12 @@ class Trace:
             return None
         self.must_flush = False  # this is the flush
         return hooks.inspect(self)
+
+
+def _reach(frames: int) -> None:
+    """Raise RecursionError here if the stack has not so many frames left."""
+    if frames:
+        _reach(frames - 1)
 
 
 def before_sharing(buffer: Any) -> None:
@@ -485,6 +520,8 @@ def write_storage(trace: Trace, storage: Storage, value: Value) -> None:
     if old.buffer is not None and storage.buffer is None and not old.claimed:
         storage.buffer = old.buffer
         old.claimed = True
+    if storage.buffer is not None and old.buffer is None and old.epoch != trace.epoch:
+        settle(old)  # another trace is to write there
     if old.buffer is not None and storage.buffer is old.buffer:
         if old.epoch != trace.epoch:  # overwritten without having been read
             trace.join(old)
