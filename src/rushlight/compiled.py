@@ -243,7 +243,6 @@ class CompiledGraph:
             return False
         is_known = is_written = False
         for root in unit.roots:
-            assert root.reader is not None
             loads = [(v, e) for (n, v), e in root.reader.loads.items() if n is leaf]
             if any(e.kind != "load" or not views.is_whole(v, leaf.numel) for v, e in loads):
                 return False
@@ -258,7 +257,7 @@ class CompiledGraph:
         full = views.whole(node.shape)
         reader = Reader(node.shape, lambda n: n is not made)
         reader.read(made, full)
-        root = Root("store", made, made, full, target=full, reader=reader)
+        root = Root("store", made, made, full, reader, target=full)
         unit = Unit(len(self.units), [root], dims=node.shape, reads={node})
         self.stored.update((node, made))
         self.units.append(unit)

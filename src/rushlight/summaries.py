@@ -113,7 +113,6 @@ def computed(unit: Unit) -> Iterable[Node]:
     """Every node whose value the unit works out."""
     found: set[Node] = set()
     for root in unit.roots:
-        assert root.reader is not None
         found |= root.reader.inlined
         found.add(root.home)
     found |= {n for n in (unit.single, unit.epilogue_of) if n is not None}
@@ -123,7 +122,7 @@ def computed(unit: Unit) -> Iterable[Node]:
 def _bytes_read(unit: Unit) -> dict[Node, int]:
     """Bytes of each tensor that the unit reads, an element counted once a view."""
     counts: dict[Node, int] = {}
-    reads = [pair for r in unit.roots if r.reader is not None for pair in r.reader.loads]
+    reads = [pair for r in unit.roots for pair in r.reader.loads]
     for node in (unit.single, unit.epilogue_of):
         if node is not None:
             reads += [(n, view_of((n, v))) for n, v in node.args]

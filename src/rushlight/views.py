@@ -13,7 +13,7 @@ from rushlight import errors
 from rushlight.dtypes import dtype
 
 Shape = tuple[int, ...]
-_REMEMBERED = 1 << 13  # answers about views, which a program asks again and again
+REMEMBERED = 1 << 13  # answers about views, which a program asks again and again
 
 
 class View(NamedTuple):
@@ -104,7 +104,7 @@ def broadcast_shapes(op: str, *shapes: Sequence[int]) -> Shape:
     return tuple(out)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def expand(view: View, shape: Shape) -> View:
     """The view broadcast to `shape` (which must be a broadcast of it)."""
     extra = len(shape) - len(view.shape)
@@ -114,14 +114,14 @@ def expand(view: View, shape: Shape) -> View:
     return View(tuple(shape), tuple(strides), view.offset)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def permute(view: View, dims: Shape) -> View:
     return View(
         tuple(view.shape[d] for d in dims), tuple(view.strides[d] for d in dims), view.offset
     )
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def resolve_shape(op: str, shape: Shape, own: Shape) -> Shape:
     """`shape` with its one -1 filled in from the element count of `own`."""
     count = numel(own)
@@ -144,7 +144,7 @@ def resolve_shape(op: str, shape: Shape, own: Shape) -> Shape:
     return tuple(shape)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def try_reshape(view: View, shape: Shape) -> View | None:
     """The same elements in order under a new shape without copying; None if impossible."""
     count = numel(view.shape)
@@ -318,6 +318,14 @@ def coordinates(shape: Sequence[int], offset: int) -> Shape:
         index.append(offset % max(size, 1))
         offset //= max(size, 1)
     return tuple(reversed(index))
+
+
+@lru_cache(REMEMBERED)
+def read_through(outer: View, inner: View) -> View | None:
+    """`compose`, or where `outer` reads all elements in order, `inner` under its shape."""
+    if is_whole(outer, numel(inner.shape)):
+        return try_reshape(inner, outer.shape)
+    return compose(outer, inner)
 
 
 def compose(outer: View, inner: View) -> View | None:

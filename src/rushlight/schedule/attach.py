@@ -5,7 +5,7 @@ from __future__ import annotations
 from rushlight import views
 from rushlight.ir.node import Node
 from rushlight.schedule.fuse import Unit
-from rushlight.schedule.reading import Expression, Reader, refine
+from rushlight.schedule.reading import Reader, refine
 
 _PLAIN = frozenset(("load", "number", "const", "map", "cast"))
 _ACCUMULATED = frozenset(("float32", "float64", "float16", "bfloat16"))
@@ -48,7 +48,7 @@ def _can_attach(group: Unit, source: Node) -> bool:
     if dims is None:
         return False
     for root in group.roots:
-        assert root.reader is not None and root.target is not None
+        assert root.target is not None
         if root.home.op == "update" and root.home.attrs[0]:
             return False
         if (
@@ -62,8 +62,7 @@ def _can_attach(group: Unit, source: Node) -> bool:
 
 
 def _is_plain(reader: Reader, source: Node) -> bool:
-    expressions: list[Expression] = list(reader.known.values())
-    if any(e.kind not in _PLAIN for e in expressions):
+    if any(e.kind not in _PLAIN for e in reader.expressions()):
         return False
     return all(
         views.is_whole(view, source.numel) for node, view in reader.loads if node is source

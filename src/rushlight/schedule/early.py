@@ -91,7 +91,6 @@ def _frontier(roots: Iterable[Root], given: set[Node]) -> set[Node]:
 
     found: set[Node] = set()
     for root in roots:
-        assert root.reader is not None
         inlined, seen = root.reader.inlined, set()
         stack = [root.source]
         while stack:

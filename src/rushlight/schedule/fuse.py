@@ -11,14 +11,13 @@ several groups is stored once if computing it again would cost.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rushlight import views
-from rushlight.ir.node import Node, view_of
+from rushlight.ir.node import Arg, Node, view_of
 from rushlight.schedule.early import Move, worth_moving
 from rushlight.schedule.reading import (
-    SINGLE,
     VIRTUAL,
     NotAffine,
     Reader,
@@ -29,6 +28,7 @@ from rushlight.views import Shape, View
 
 MAX_DEPTH = 40  # of an inlined chain of elementwise steps
 MAX_ROOTS = 24  # of one group: bounds the size of a kernel's text
+_ROOTED = VIRTUAL | {"reduce", "update", "scatter"}  # stored by loops, for scatter the base
 LONG_ROW = 1 << 16  # elements: longer rows are reduced in pieces, one pass at a time
 
 LONG_ROWS = f"rows of more than {LONG_ROW} elements are reduced in pieces"
@@ -46,19 +46,18 @@ class Root:
     home: Node
     source: Node
     view: View
+    reader: Reader
     target: View | None = None
     inner: int = 1  # elements of a row; 1 for stores
     is_column: bool = False
-    reader: Reader | None = None
+    dims: Shape = field(init=False)
+    numel: int = field(init=False)
+    reads: frozenset[Node] = field(init=False)
 
-    @property
-    def dims(self) -> Shape:
-        return self.view.shape
-
-    @property
-    def reads(self) -> set[Node]:
-        assert self.reader is not None
-        return {n for n, _ in self.reader.loads}
+    def __post_init__(self) -> None:
+        self.dims = self.view.shape
+        self.numel = views.numel(self.dims)
+        self.reads = frozenset([node for node, _ in self.reader.loads])
 
 
 @dataclass(eq=False, slots=True)
@@ -68,17 +67,25 @@ class Unit:
     number: int
     roots: list[Root] = field(default_factory=list)
     single: Node | None = None
-    dims: Shape = ()
+    dims: Shape = ()  # gets finer as roots join
     inner: int | None = None  # elements of a row, once a reduction says so
     is_column: bool = False
     reads: set[Node] = field(default_factory=set)
     epilogue_of: Node | None = None
     items: list[Node] = field(default_factory=list)  # results of a single that has several
     apart: list[tuple[Unit, str]] = field(default_factory=list)  # units not joined, and why
+    numel: int = field(init=False)
+    homes: set[Node] = field(init=False)  # of the roots
 
-    @property
-    def numel(self) -> int:
-        return views.numel(self.dims)
+    def __post_init__(self) -> None:
+        self.numel = views.numel(self.dims)
+        self.homes = {root.home for root in self.roots}
+
+    def add(self, root: Root) -> None:
+        """Let one more root share the loops."""
+        self.roots.append(root)
+        self.homes.add(root.home)
+        self.reads |= root.reads
 
     @property
     def writes(self) -> list[Node]:
@@ -103,8 +110,7 @@ class Fusion:
             for operand, _ in node.args:
                 self.users[operand].add(node)
         self.units: list[Unit] = []
-        self.is_stale = False
-        self.readers: dict[Hashable, Reader] = {}  # what is still true when units form anew
+        self.roots: dict[Node, list[Root]] = {}  # of what is stored
         self.early: set[Node] = set()  # made by an earlier unit than the one that needs them
 
     def _bound_depth(self) -> None:
@@ -131,9 +137,8 @@ class Fusion:
     def run(self) -> list[Unit]:
         """Units in an order in which they can run."""
         for _ in range(1000):
+            self._read_roots()
             self._form()
-            if self.is_stale:
-                continue
             again = self._worth_storing()
             if again:
                 self._store(again)
@@ -143,174 +148,172 @@ class Fusion:
 
     def _store(self, nodes: set[Node]) -> None:
         """Store more nodes; what has inlined one of them is to be read again."""
-        self.is_stale = True
         self.stored |= nodes
-        self.readers = {k: r for k, r in self.readers.items() if nodes.isdisjoint(r.inlined)}
+        self.roots = {
+            node: roots
+            for node, roots in self.roots.items()
+            if all(nodes.isdisjoint(root.reader.inlined) for root in roots)
+        }
 
-    def _read(self, key: Hashable, node: Node, view: View, apart: Node | None = None) -> Reader:
-        """A loop nest that reads a node through a view; `apart` is computed though stored."""
-        reader = self.readers.get(key)
-        while reader is None:
-            reader = Reader(view.shape, lambda n: n is not apart and n in self.stored)
+    # -- reading what is stored
+
+    def _read_roots(self) -> None:
+        """Read what is stored; where more turns out to have to be stored, once more."""
+        while True:
+            self.unread: set[Node] = set()  # stored since this round began
+            for node in self.order:
+                if node in self.stored and node not in self.roots and node.op in _ROOTED:
+                    self.roots[node] = self._roots_of(node)
+            if not self.unread:
+                return
+            self._store(self.unread)
+
+    def _roots_of(self, node: Node) -> list[Root]:
+        if node.op == "update":
+            return [self._part_root(node, *piece) for piece in _pieces(node)]
+        if node.op == "scatter":  # the base, straight into the result's memory
+            return [self._part_root(node, node.args[0], views.whole(node.shape))]
+        return [self._reduce_root(node) if node.op == "reduce" else self._store_root(node)]
+
+    def _store_root(self, node: Node) -> Root:
+        full = views.whole(node.shape)
+        reader = self._read(node, full, is_apart=True)
+        return Root("store", node, node, full, reader, target=full)
+
+    def _part_root(self, node: Node, source: Arg, target: View) -> Root:
+        own = view_of(source)
+        reader = self._read(source[0], own)
+        return Root("store", node, source[0], own, reader, target=target)
+
+    def _reduce_root(self, node: Node) -> Root:
+        source = node.args[0]
+        full = view_of(source)
+        kept = len(full.shape) - node.attrs[1]
+        inner = views.numel(full.shape[kept:])
+        reader = self._read(source[0], full)
+        is_column = _runs_down_columns(reader, kept)
+        return Root("reduce", node, source[0], full, reader, inner=inner, is_column=is_column)
+
+    def _read(self, node: Node, view: View, is_apart: bool = False) -> Reader:
+        """A loop nest that reads a node through a view; `is_apart`: computed though stored."""
+        while True:
+            reader = Reader(view.shape, self.stored.__contains__)
             try:
-                reader.read(node, view)
-                self.readers[key] = reader
+                if is_apart:
+                    reader.compute(node, view)
+                else:
+                    reader.read(node, view)
+                return reader
             except NotAffine as found:
                 assert found.node not in self.stored, found.node
-                self._store({found.node})
-                reader = None
-        return reader
+                self.stored.add(found.node)
+                self.unread.add(found.node)
 
     # -- forming units
 
     def _form(self) -> None:
-        """Form units; once more nodes turn out to be stored, only look for further ones."""
-        self.is_stale = False
+        """Form units of all roots, and of the nodes that have kernels of their own."""
         self.units = []
         self.place: dict[Node, int] = {}  # stored node -> number of the unit that makes it last
         self.touching: dict[Node, list[Unit]] = defaultdict(list)
         for node in self.order:
-            if node not in self.stored or node.op == "leaf" or node.op in SINGLE:
-                if node in self.stored and node.op in SINGLE:
-                    self._add_root(self._store_root(node))
+            if node not in self.stored or node.op == "leaf":
                 continue
-            if node.op == "reduce":
-                self._add_root(self._reduce_root(node))
-            elif node.op in VIRTUAL:
-                self._add_root(self._store_root(node))
-            elif node.op == "update":
-                self._add_update(node)
-            elif node.op == "scatter":
-                self._add_scatter(node)
+            if node.op in VIRTUAL or node.op == "reduce":
+                self._add_root(self.roots[node][0])
             elif node.op == "item":
                 maker = self.place[node.args[0][0]]
                 self.units[maker].items.append(node)
                 self.place[node] = maker
             else:
-                self._new_unit(single=node, reads={n for n, _ in node.args})
+                if node.op == "update":
+                    self._add_update(node)
+                elif node.op == "scatter":
+                    self._new_unit(self.roots[node][0])
+                    self._new_single(node, node.args[1:])
+                else:
+                    self._new_single(node, node.args)
                 self.place[node] = len(self.units) - 1
 
-    def _store_root(self, node: Node) -> Root:
-        full = views.whole(node.shape)
-        reader = self._read(node, node, full, apart=node)
-        return Root("store", node, node, full, target=full, reader=reader)
-
-    def _reduce_root(self, node: Node) -> Root:
-        source, view = node.args[0]
-        full = view_of((source, view))
-        count = node.attrs[1]
-        kept = full.shape[: len(full.shape) - count]
-        inner = views.numel(full.shape[len(kept) :])
-        reader = self._read(node, source, full)
-        root = Root("reduce", node, source, full, inner=inner, reader=reader)
-        root.is_column = _runs_down_columns(reader, len(kept))
-        return root
-
     def _add_update(self, node: Node) -> None:
-        has_base, parts = node.attrs
-        operands = list(node.args)
-        pieces: list[tuple[tuple[Node, View | None], View]] = []
-        if has_base:
-            pieces.append((operands.pop(0), views.whole(node.shape)))
-        pieces += list(zip(operands, parts, strict=True))
-        for i, ((source, view), target) in enumerate(pieces):
-            own = view_of((source, view))
-            reader = self._read((node, i), source, own)
-            root = Root("store", node, source, own, target=target, reader=reader)
-            if not has_base and i and _are_beside(pieces[i - 1][1], target):
-                self._join_last(root)
+        has_base, _ = node.attrs
+        before: Root | None = None
+        for root in self.roots[node]:
+            is_beside = not has_base and before is not None and _are_beside(before, root)
+            unit = self.units[-1] if is_beside else None
+            if unit is not None and len(unit.roots) < MAX_ROOTS and unit.dims == root.dims:
+                unit.add(root)  # a part goes with the one just before it
             else:
-                self._new_unit(roots=[root], reads=root.reads)
-        self.place[node] = len(self.units) - 1
+                self._new_unit(root)
+            before = root
 
-    def _join_last(self, root: Root) -> None:
-        """Another part of an update goes with the one just before it."""
-        unit = self.units[-1]
-        if len(unit.roots) < MAX_ROOTS and unit.dims == root.dims:
-            unit.roots.append(root)
-            unit.reads |= root.reads
-        else:
-            self._new_unit(roots=[root], reads=root.reads)
-
-    def _add_scatter(self, node: Node) -> None:
-        """The base is computed straight into the result's memory, then scattered into."""
-        source, view = node.args[0]
-        own = view_of((source, view))
-        reader = self._read(node, source, own)
-        root = Root("store", node, source, own, target=views.whole(node.shape), reader=reader)
-        self._new_unit(roots=[root], reads=root.reads)
-        self._new_unit(single=node, reads={n for n, _ in node.args[1:]})
-        self.place[node] = len(self.units) - 1
-
-    def _new_unit(
-        self,
-        roots: list[Root] | None = None,
-        single: Node | None = None,
-        reads: set[Node] | None = None,
-    ) -> Unit:
-        unit = Unit(len(self.units), roots or [], single)
-        unit.reads = set(reads or ())
-        if roots:
-            root = roots[0]
-            unit.dims, unit.is_column = root.dims, root.is_column
-            unit.inner = root.inner if root.kind == "reduce" else None
+    def _new_unit(self, root: Root) -> Unit:
+        inner = root.inner if root.kind == "reduce" else None
+        unit = Unit(
+            len(self.units), [root], None, root.dims, inner, root.is_column, set(root.reads)
+        )
         self.units.append(unit)
         return unit
 
+    def _new_single(self, node: Node, args: Sequence[Arg]) -> None:
+        self.units.append(Unit(len(self.units), single=node, reads={n for n, _ in args}))
+
     def _add_root(self, root: Root) -> None:
-        if self.is_stale:
-            return
-        reads = root.reads
-        earliest = max((self.place[n] for n in reads if n in self.place), default=-1)
+        place = self.place
+        earliest = max([place[n] for n in root.reads if n in place], default=-1)
         apart: list[tuple[Unit, str]] = []
-        for unit in self._candidates(root, reads):
-            if unit.number < earliest:
-                break
-            obstacle = self._obstacle(root, unit, reads)
+        for unit in self._candidates(root, earliest):
+            obstacle = self._obstacle(root, unit)
             if not obstacle:
-                unit.roots.append(root)
-                self._joined(root, unit, reads)
+                unit.add(root)
+                self._joined(root, unit)
                 return
             apart.append((unit, obstacle))
-        unit = self._new_unit(roots=[root], reads=reads)
+        unit = self._new_unit(root)
         unit.apart = apart
-        self._joined(root, unit, reads)
+        self._joined(root, unit)
 
-    def _joined(self, root: Root, unit: Unit, reads: set[Node]) -> None:
-        unit.reads |= reads
+    def _joined(self, root: Root, unit: Unit) -> None:
         self.place[root.home] = unit.number
-        for node in (*reads, root.home):
+        for node in (*root.reads, root.home):
             touching = self.touching[node]
             if not touching or touching[-1] is not unit:
                 touching.append(unit)
 
-    def _candidates(self, root: Root, reads: set[Node]) -> list[Unit]:
-        found = {u.number: u for n in reads for u in self.touching[n][-8:]}
+    def _candidates(self, root: Root, earliest: int) -> list[Unit]:
+        """Units, from the latest to the earliest possible, that read or make what it reads."""
+        found = {
+            u.number: u
+            for n in root.reads
+            for u in self.touching[n][-8:]
+            if u.number >= earliest
+        }
         return [found[n] for n in sorted(found, reverse=True)]
 
-    def _obstacle(self, root: Root, unit: Unit, reads: set[Node]) -> str:
+    def _obstacle(self, root: Root, unit: Unit) -> str:
         """Why the root cannot join the unit, in a user's words; nothing if it can."""
         if unit.single is not None:
             return f"{unit.single.op} has a kernel of its own"
         if len(unit.roots) >= MAX_ROOTS:
             return f"that kernel already has {MAX_ROOTS} results"
-        own = {r.home for r in unit.roots}
-        if any(self.place.get(n, -1) >= unit.number for n in reads - own):
+        within = root.reads & unit.homes
+        place, number = self.place, unit.number
+        if any(n in place and place[n] >= number for n in root.reads - within):
             return "something between them has to be computed first"
         if unit.is_column or root.is_column:
-            if unit.is_column != root.is_column or reads & own:
+            if unit.is_column != root.is_column or within:
                 return "one of them reduces down columns, and must end before the other begins"
             is_same = unit.dims == root.dims and unit.inner == root.inner
             return "" if is_same else "they reduce columns of different tensors"
         if unit.roots[0].home.op in ("update", "scatter"):
             return "it fills a part of a tensor"
-        return self._misfit(root, unit, reads & own)
+        return self._misfit(root, unit, within)
 
-    def _misfit(self, root: Root, unit: Unit, within: set[Node]) -> str:
+    def _misfit(self, root: Root, unit: Unit, within: frozenset[Node]) -> str:
         """Why the loops of `unit` cannot also do `root`, which reads `within` of its
         results.
         """
-        count = views.numel(root.dims)
+        count = root.numel
         if (
             root.kind == "store"
             and unit.inner is not None
@@ -332,12 +335,16 @@ class Fusion:
             dims = refine(dims, (count // inner, inner)) if inner else None
             if dims is None:
                 return NO_COMMON_LOOPS
-        assert root.reader is not None
-        rows = {
-            r.home
-            for r in unit.roots
-            if r.kind == "reduce" or views.numel(r.dims) != unit.numel
-        }
+        obstacle = self._misread(root, unit, within, inner) if within else ""
+        if not obstacle:
+            unit.dims, unit.inner = dims, inner
+        return obstacle
+
+    @staticmethod
+    def _misread(root: Root, unit: Unit, within: frozenset[Node], inner: int | None) -> str:
+        """Why `root` cannot read `within` where they are made, in loops over its elements."""
+        count = root.numel
+        rows = {r.home for r in unit.roots if r.kind == "reduce" or r.numel != unit.numel}
         for (node, view), e in root.reader.loads.items():
             if node not in within:
                 continue
@@ -348,16 +355,13 @@ class Fusion:
                     return "it needs reductions of other rows than the one at hand"
             elif not views.is_whole(view, count):
                 return MOVED
-        unit.dims, unit.inner = dims, inner
         return ""
 
-    def _misfit_by_row(self, root: Root, unit: Unit, within: set[Node]) -> str:
+    def _misfit_by_row(self, root: Root, unit: Unit, within: frozenset[Node]) -> str:
         """A root with one element a row joins a group that reduces those rows."""
-        assert root.reader is not None and unit.inner is not None
-        rows = views.numel(root.dims)
-        by_row = {
-            r.home for r in unit.roots if r.kind == "reduce" or views.numel(r.dims) == rows
-        }
+        assert unit.inner is not None
+        rows = root.numel
+        by_row = {r.home for r in unit.roots if r.kind == "reduce" or r.numel == rows}
         if not within:
             return "it does not need those rows"
         if unit.inner > LONG_ROW:
@@ -377,21 +381,15 @@ class Fusion:
 
     def _worth_storing(self) -> set[Node]:
         """Nodes inlined in several units that would be computed again at a cost."""
-        users: dict[Node, set[int]] = defaultdict(set)
-        parents: dict[Node, set[Node]] = defaultdict(set)
+        users: dict[Node, list[int]] = defaultdict(list)  # numbers of units, in order
         for unit in self.units:
-            for root in unit.roots:
-                assert root.reader is not None
-                for node in root.reader.inlined:
-                    users[node].add(unit.number)
-                    for child, _ in node.args:
-                        parents[child].add(node)
+            for node in set().union(*[root.reader.inlined for root in unit.roots]):
+                users[node].append(unit.number)
         found: set[Node] = set()
-        for node in users:
-            if len(users[node]) < 2 or node in self.stored or node.op in ("iota", "const"):
+        for node, numbers in users.items():
+            if len(numbers) < 2 or node in self.stored or node.op in ("iota", "const"):
                 continue
-            above = [p for p in parents[node] if p in users]
-            if any(users[p] == users[node] for p in above):
+            if any(users.get(above) == numbers for above in self.users[node]):
                 continue
             if self._weight(node) >= 2:
                 found.add(node)
@@ -403,10 +401,10 @@ class Fusion:
         for move in found:
             self.early |= move.made
             self.stored -= move.dropped
-            self.readers = {
-                k: r
-                for k, r in self.readers.items()
-                if move.dropped.isdisjoint(n for n, _ in r.loads)
+            self.roots = {
+                node: roots
+                for node, roots in self.roots.items()
+                if all(move.dropped.isdisjoint(root.reads) for root in roots)
             }
             self._store(move.made)
         return bool(found)
@@ -421,8 +419,8 @@ class Fusion:
                 reader.read(node, full)
             except NotAffine:
                 return False
-            root = Root("store", node, node, full, target=full, reader=reader)
-            if self._obstacle(root, move.maker, root.reads):
+            root = Root("store", node, node, full, reader, target=full)
+            if self._obstacle(root, move.maker):
                 return False
         return True
 
@@ -451,8 +449,17 @@ class Fusion:
         return total
 
 
-def _are_beside(a: View, b: View) -> bool:
+def _pieces(update: Node) -> list[tuple[Arg, View]]:
+    """What an update stores, in order, and where: the base first if there is one."""
+    has_base, parts = update.attrs
+    targets = (views.whole(update.shape), *parts) if has_base else parts
+    return list(zip(update.args, targets, strict=True))
+
+
+def _are_beside(before: Root, after: Root) -> bool:
     """Whether two parts of a tensor alternate in memory, as those of complex numbers do."""
+    a, b = before.target, after.target
+    assert a is not None and b is not None
     return a.shape == b.shape and a.strides == b.strides and a.offset + 1 == b.offset
 
 

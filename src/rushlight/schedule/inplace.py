@@ -106,7 +106,6 @@ def _reads_what_it_writes(unit: Unit, base: Node) -> bool:
 
 
 def _is_elementwise(root: Root, base: Node) -> bool:
-    assert root.reader is not None
     return all(
         e.kind == "load" and view == root.target
         for (node, view), e in root.reader.loads.items()
@@ -123,12 +122,7 @@ def _checks(unit: Unit) -> bool:
     if unit.single is not None:
         op = unit.single.op
         return op == "host" or (op == "scatter" and bool(unit.single.attrs[2]))
-    return any(
-        e.kind == "gather"
-        for root in unit.roots
-        if root.reader is not None
-        for e in root.reader.known.values()
-    )
+    return any(e.kind == "gather" for root in unit.roots for e in root.reader.expressions())
 
 
 def _share_leaf(

@@ -7,8 +7,9 @@ stored first (`NotAffine`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any  # attributes
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from rushlight import views
 from rushlight.ir.node import Node
@@ -39,74 +40,103 @@ class Expression:
     kind: str
     node: Node
     view: View | None
-    args: list[Expression] = field(default_factory=list)
+    args: Sequence[Expression] = ()
+
+
+class _Place:
+    """Where a loop nest reads: a view, and the expressions of the nodes read through it."""
+
+    __slots__ = ("known", "view")
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.known: dict[Node, Expression] = {}
 
 
 class Reader:
     """Builds the expressions of one loop nest over `dims`; `stored` nodes are loaded."""
 
-    def __init__(self, dims: Shape, is_stored: Any) -> None:
+    def __init__(self, dims: Shape, is_stored: Callable[[Node], bool]) -> None:
         self.dims = dims
         self.is_stored = is_stored
-        self.known: dict[tuple[Node, View | None], Expression] = {}
         self.loads: dict[tuple[Node, View], Expression] = {}
         self.inlined: set[Node] = set()
+        self._numbers: dict[Node, Expression] = {}  # the same at every view
+        self._places: dict[View, _Place] = {}
 
     def read(self, node: Node, view: View) -> Expression:
         """`node`'s elements (numbered in order) at `view` of this loop nest."""
-        key = (node, None if node.op in SINGLE else view)
-        found = self.known.get(key)
+        return self._read(node, self._at(view))
+
+    def compute(self, node: Node, view: View) -> Expression:
+        """The same, though the node is stored: by the loop nest that stores it."""
+        if node.op in SINGLE:
+            return self.read(node, view)
+        place = self._at(view)
+        made = place.known[node] = self._inline(node, place)
+        return made
+
+    def expressions(self) -> Iterator[Expression]:
+        """All that has been read; a number comes once for each view it was read at."""
+        for place in self._places.values():
+            yield from place.known.values()
+
+    def _at(self, view: View) -> _Place:
+        place = self._places.get(view)
+        if place is None:
+            place = self._places[view] = _Place(view)
+        return place
+
+    def _read(self, node: Node, place: _Place) -> Expression:
+        found = place.known.get(node)
         if found is None:
-            found = self.known[key] = self._make(node, view)
+            if node.op in SINGLE:
+                found = self._number(node)
+            elif self.is_stored(node):
+                found = self.loads[(node, place.view)] = Expression("load", node, place.view)
+            else:
+                found = self._inline(node, place)
+            place.known[node] = found
         return found
 
-    def _make(self, node: Node, view: View) -> Expression:
-        if node.op == "const":
-            return Expression("const", node, None)
-        if node.op in ("scalar", "extent"):
-            return Expression("number", node, None)
-        if self.is_stored(node):
-            made = Expression("load", node, view)
-            self.loads[(node, view)] = made
-            return made
+    def _number(self, node: Node) -> Expression:
+        found = self._numbers.get(node)
+        if found is None:
+            kind = "const" if node.op == "const" else "number"
+            found = self._numbers[node] = Expression(kind, node, None)
+        return found
+
+    def _inline(self, node: Node, place: _Place) -> Expression:
         self.inlined.add(node)
         if node.op == "iota":
             strides = tuple(1 if d == node.attrs[0] else 0 for d in range(len(node.shape)))
-            return Expression(
-                "iota", node, self._compose(node, view, View(node.shape, strides, 0))
-            )
+            counted = self._compose(node, place.view, View(node.shape, strides, 0))
+            return Expression("iota", node, counted)
         if node.op == "random":
-            parts = [self._argument(node, view, a) for a in node.args]
-            return Expression("random", node, view, parts)
+            return Expression("random", node, place.view, self._arguments(node, place))
         if node.op == "gather":
-            return self._gather(node, view)
-        return Expression(
-            node.op, node, None, [self._argument(node, view, a) for a in node.args]
-        )
+            return self._gather(node, place)
+        return Expression(node.op, node, None, self._arguments(node, place))
 
-    def _gather(self, node: Node, view: View) -> Expression:
-        base, *indices = node.args
-        place = self._compose(node, view, node.attrs[0])
-        made = Expression(
-            "gather", node, place, [self._argument(node, view, a) for a in indices]
-        )
-        source = base[0]
+    def _gather(self, node: Node, place: _Place) -> Expression:
+        view = self._compose(node, place.view, node.attrs[0])
+        made = Expression("gather", node, view, self._arguments(node, place, first=1))
+        source = node.args[0][0]
         if not self.is_stored(source):
             raise NotAffine(source)
-        self.loads[(source, place)] = made
+        self.loads[(source, view)] = made
         return made
 
-    def _argument(self, node: Node, view: View, arg: tuple[Node, View | None]) -> Expression:
-        child, own = arg
-        if own is None:
-            return self.read(child, view)
-        return self.read(child, self._compose(node, view, own))
+    def _arguments(self, node: Node, place: _Place, first: int = 0) -> list[Expression]:
+        return [
+            self._read(child, place)
+            if own is None
+            else self._read(child, self._at(self._compose(node, place.view, own)))
+            for child, own in node.args[first:]
+        ]
 
     def _compose(self, node: Node, outer: View, inner: View) -> View:
-        if views.is_whole(outer, views.numel(inner.shape)):
-            found = views.try_reshape(inner, outer.shape)
-        else:
-            found = views.compose(outer, inner)
+        found = views.read_through(outer, inner)
         if found is None:
             raise NotAffine(node)
         return found
@@ -119,6 +149,7 @@ def is_costly(node: Node) -> bool:
     return node.op in ("random", "gather")
 
 
+@lru_cache(views.REMEMBERED)
 def refine(a: Shape, b: Shape) -> Shape | None:
     """The coarsest shape of which both (of equal element count) are groupings; None if none."""
     out: list[int] = []
