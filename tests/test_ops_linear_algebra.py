@@ -1,10 +1,11 @@
 """Factorisations, equations, determinants and norms of matrices against PyTorch."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
-from parity import check, check_error, normal
+from parity import check, check_error, normal, resolve
 
 import rushlight
 
@@ -82,10 +83,80 @@ def test_equations_without_solution():
             getattr(rushlight.linalg, name)(*ours)
     both = rushlight.tensor([np.eye(2).tolist(), SINGULAR.tolist()])
     found = rushlight.linalg.inv_ex(both)
-    assert found.info.tolist() == [0, 1]
+    assert found.info.tolist() == [0, 2]
     assert found.inverse[0].tolist() == [[1, 0], [0, 1]]
     with pytest.raises(rushlight.linalg.LinAlgError, match="positive-definite"):
         rushlight.linalg.cholesky(-rushlight.eye(2))
+
+
+SINGULAR_PIVOTS = [
+    np.diag([1.0, 2.0, 0.0, 3.0]), np.zeros((2, 2)), np.ones((3, 3)), np.eye(3),
+    np.array([[1.0, 2, 3], [2, 4, 6], [1, 0, 1]]), np.array([[0.0, 1], [0, 2]]),
+    np.stack([np.eye(3), np.diag([1.0, 0, 1]), np.ones((3, 3))]),
+    np.array([[1.0 + 1j, 2], [2 + 2j, 4]]),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:torch.lu is deprecated")
+@pytest.mark.parametrize("matrix", SINGULAR_PIVOTS, ids=str)
+def test_info_is_the_first_pivot_of_zero(matrix):
+
+    def outcomes(lib):
+        a = lib.from_numpy(matrix.copy())
+        b = lib.ones_like(a)
+        infos = [
+            lib.linalg.inv_ex(a).info, lib.linalg.solve_ex(a, b).info,
+            lib.linalg.solve_ex(a, b, left=False).info, lib.linalg.lu_factor_ex(a).info,
+            lib.lu(a, get_infos=True)[2],
+        ]  # fmt: skip
+        told = [str(i.dtype) for i in infos] + [i.tolist() for i in infos]
+        calls = (
+            lambda: lib.linalg.inv(a), lambda: lib.linalg.inv_ex(a, check_errors=True),
+            lambda: lib.linalg.solve(a, b),
+            lambda: lib.linalg.solve_ex(a, b, check_errors=True),
+        )  # fmt: skip
+        for call in calls:
+            try:
+                call()
+                told.append("solved")
+            except RuntimeError as error:
+                told.append(str(error).removeprefix("torch."))
+        return told
+
+    assert outcomes(rushlight) == outcomes(torch)
+
+
+def test_factors_of_matrices_without_one_say_where():
+    batch = np.stack([np.eye(3), np.diag([1.0, 2, -3]), np.diag([-1.0, 2, 3])])
+    for name in ("linalg.cholesky", "linalg.cholesky_ex", "cholesky", "cholesky_inverse"):
+        messages = []
+        for lib in (torch, rushlight):
+            named = {"check_errors": True} if name.endswith("_ex") else {}
+            matrix = lib.from_numpy(batch if name != "cholesky_inverse" else batch * 0)
+            with pytest.raises(RuntimeError) as found, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # PyTorch's, of a deprecated name
+                resolve(lib, name)(matrix, **named)
+            messages.append(str(found.value))
+        assert messages[0] == messages[1]
+    with pytest.raises(rushlight.linalg.LinAlgError, match=r"^linalg.ldl_factor: D\[2,2\]"):
+        rushlight.linalg.ldl_factor(rushlight.diag(rushlight.tensor([1.0, 0.0])))
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_triangles_with_zeros_on_the_diagonal_are_solved_as_far_as_they_go(upper):
+    """And other matrices of the batch have the bits that they have alone."""
+    a = normal(3, 4, 4)
+    b = normal(3, 4, 2, seed=1)
+    alone = rushlight.linalg.solve_triangular(
+        rushlight.from_numpy(a[0]), rushlight.from_numpy(b[0]), upper=upper
+    )
+    a[1, 2, 2] = a[2, 0, 0] = a[2, 3, 3] = 0
+    check("linalg.solve_triangular", a, b, upper=upper, grad=False)
+    check("triangular_solve", b, a, upper, grad=False)
+    found = rushlight.linalg.solve_triangular(
+        rushlight.from_numpy(a), rushlight.from_numpy(b), upper=upper
+    )
+    assert found[0].tolist() == alone.tolist()
 
 
 def test_wrong_matrices_raise_what_pytorch_raises():

@@ -43,7 +43,7 @@ def eig_vjp(g: Any, out: Any, a: Any) -> Any:
     turned = turned - vectors.mH @ (vectors * along)
     gap = values.unsqueeze(-2) - values.unsqueeze(-1)
     inner = over_gaps(turned, turned, gap) + g_values.diag_embed()
-    return SOLVE(vectors.mH, inner @ vectors.mH)[0]
+    return SOLVE(vectors.mH, inner @ vectors.mH, turned=False)[0]
 
 
 EIG = Op("linalg.eig", type=eig_type, lower=eig_lower, vjp=eig_vjp)
@@ -51,7 +51,7 @@ EIG = Op("linalg.eig", type=eig_type, lower=eig_lower, vjp=eig_vjp)
 
 def _eigvals_vjp(g: Any, out: Any, a: Any) -> Any:
     vectors = EIG(a)[1]
-    return SOLVE(vectors.mH, g.unsqueeze(-1) * vectors.mH)[0]
+    return SOLVE(vectors.mH, g.unsqueeze(-1) * vectors.mH, turned=False)[0]
 
 
 EIGVALS = Op(

@@ -18,12 +18,12 @@ from rushlight import dtypes as dt
 from rushlight import errors, views
 from rushlight.ir.host import takes_batches
 from rushlight.ops import return_types
+from rushlight.ops.elimination import sizes_of
 from rushlight.ops.linear_algebra import (
     Array,
     check_matrix,
     check_square,
     raise_if_failed,
-    sizes_of,
 )
 from rushlight.ops.registry import Op, TensorType, public
 
@@ -191,8 +191,12 @@ def ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False
     check_square(op, A)
     packed, pivots, info = LDL(A, turn=_turn(A, hermitian))
     if check_errors:
-        raise_if_failed(info, f"{op}: D has a zero on its diagonal, so A is singular")
+        _check_pivots(op, info)
     return return_types.ldl_factor_ex_result(packed, pivots, info)
+
+
+def _check_pivots(op: str, info: Any) -> None:
+    raise_if_failed(op, info, "D[{info},{info}] is zero, so A is singular")
 
 
 @public("linalg", out=True)
@@ -205,7 +209,8 @@ def ldl_factor(A: Any, *, hermitian: bool = False) -> Any:
             [0.5000, 1.5000]]),
     pivots=tensor([1, 2], dtype=torch.int32))
     """
-    packed, pivots, _ = ldl_factor_ex(A, hermitian=hermitian, check_errors=True)
+    packed, pivots, info = ldl_factor_ex(A, hermitian=hermitian)
+    _check_pivots("linalg.ldl_factor", info)
     return return_types.ldl_factor_result(packed, pivots)
 
 

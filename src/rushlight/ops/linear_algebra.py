@@ -9,6 +9,7 @@ where nothing is asked of them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any  # operands are tensors, arrays in host functions
 
 import numpy as np
@@ -56,20 +57,26 @@ def check_square(op: str, x: Any) -> None:
         )
 
 
-def sizes_of(x: Array) -> Array:
-    """What pivots are compared by: LAPACK adds the parts of complex numbers."""
-    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
+def raise_if_failed(op: str, info: Any, message: str) -> None:
+    """Read the flags of a host call: the first failure is raised on the user's line. In the
+    message {info} stands for its flag.
+    """
+    if not info.numel() or info.is_meta:
+        return
+    flags = batching.whole(info)
+    if not bool((flags != 0).any()):
+        return
+    numbers = flags._numbers().reshape(-1)
+    at = int(numbers.nonzero()[0][0])
+    element = f"(Batch element {at}): " if flags.ndim else ""
+    raise errors.LinAlgError(f"{op}: {element}{message.format(info=numbers[at])}")
 
 
-def raise_if_failed(info: Any, message: str) -> None:
-    """Read the flags of a host call: failures are raised on the user's line."""
-    if info.numel() and not info.is_meta and bool((batching.whole(info) != 0).any()):
-        raise errors.LinAlgError(message)
-
-
-def attempted(function: Any, *arrays: Array) -> tuple[Array, Array]:
+def attempted(
+    function: Any, *arrays: Array, flag: Callable[[Array], int] = lambda _: 1
+) -> tuple[Array, Array]:
     """The function on a whole batch, and 0 for each matrix; if that fails on each alone, with
-    NaN and 1 for those that fail again.
+    NaN and `flag` of the matrix for those that fail again.
     """
     batch = arrays[0].shape[:-2]
     try:
@@ -80,7 +87,7 @@ def attempted(function: Any, *arrays: Array) -> tuple[Array, Array]:
             try:
                 made[at] = function(*(a[at] for a in arrays))
             except np.linalg.LinAlgError:
-                info[at] = 1
+                info[at] = flag(arrays[0][at])
         return made, info
 
 
@@ -415,7 +422,8 @@ CHOLESKY = Op(  # the lower root, and whether there is none
 
 @public("linalg", out=True)
 def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """`cholesky`, and 1 for each matrix that has no such factor (which is NaN then).
+    """`cholesky`, and for each matrix that has no such factor (which is NaN then) the order of
+    its first leading minor that is not positive.
 
     >>> torch.linalg.cholesky_ex(torch.tensor([[4.0, 2.0], [2.0, 5.0]]))
     torch.return_types.linalg_cholesky_ex(
@@ -426,15 +434,16 @@ def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> A
     check_square("linalg.cholesky_ex", A)
     root, info = CHOLESKY(A.mH if upper else A)
     if check_errors:
-        _check_definite(info)
+        check_definite("linalg.cholesky_ex", info)
     return cholesky_ex_result(resolve_conj(root.mH) if upper else root, info)
 
 
-def _check_definite(info: Any) -> None:
+def check_definite(op: str, info: Any) -> None:
     raise_if_failed(
+        op,
         info,
-        "linalg.cholesky: The factorization could not be completed because the input is not "
-        "positive-definite",
+        "The factorization could not be completed because the input is not positive-definite "
+        "(the leading minor of order {info} is not positive-definite).",
     )
 
 
@@ -448,14 +457,18 @@ def cholesky(A: Any, *, upper: bool = False) -> Any:
             [1., 2.]])
     """
     check_square("linalg.cholesky", A)
-    return cholesky_ex(A, upper=upper, check_errors=True).L
+    root, info = cholesky_ex(A, upper=upper)
+    check_definite("linalg.cholesky", info)
+    return root
 
 
 @public("torch", "Tensor", name="cholesky", out=True)
 def _cholesky(input: Any, upper: bool = False) -> Any:
     """The Cholesky factor."""
     check_square("cholesky", input)
-    return cholesky_ex(input, upper=upper, check_errors=True).L
+    root, info = cholesky_ex(input, upper=upper)
+    check_definite("cholesky", info)
+    return root
 
 
 @public("torch", "Tensor")

@@ -12,6 +12,7 @@ from rushlight.ir.host import takes_batches
 from rushlight.ops.complex_parts import COMPLEX
 from rushlight.ops.creation import unrelated
 from rushlight.ops.elementwise import WHERE, conjugate, scaled
+from rushlight.ops.elimination import first_zero_pivot, substituted
 from rushlight.ops.linear_algebra import (
     SVD_OP,
     SVDVALS,
@@ -38,28 +39,33 @@ SINGULAR = "because the input matrix is singular"
 # -- general matrices
 
 
-def _flagged(function: Any, shape: Any, k: Any, *operands: Any) -> tuple[Any, ...]:
+def _flagged(
+    function: Any, shape: Any, k: Any, *operands: Any, **attrs: Any
+) -> tuple[Any, ...]:
     batch = operands[0].shape[:-2]
     outputs = ((shape, operands[0].dtype), (batch, dt.int32))
-    return tuple(k.host(function, outputs, *operands))
+    return tuple(k.host(function, outputs, *operands, **attrs))
 
 
 @takes_batches
 def _inverses(a: Array) -> tuple[Array, Array]:
-    return attempted(np.linalg.inv, a)
+    return attempted(np.linalg.inv, a, flag=first_zero_pivot)
 
 
 @takes_batches
-def _solutions(a: Array, b: Array) -> tuple[Array, Array]:
-    return attempted(np.linalg.solve, a, b)
+def _solutions(a: Array, b: Array, turned: bool) -> tuple[Array, Array]:
+    def flag(matrix: Array) -> int:
+        return first_zero_pivot(matrix.T if turned else matrix)
+
+    return attempted(np.linalg.solve, a, b, flag=flag)
 
 
 def _inv_vjp(g: Any, out: Any, a: Any) -> Any:
     return -(out[0].mH @ g[0] @ out[0].mH)
 
 
-def _solve_vjp(g: Any, out: Any, a: Any, b: Any) -> Any:
-    g_b = SOLVE(a.mH, g[0])[0]
+def _solve_vjp(g: Any, out: Any, a: Any, b: Any, turned: bool) -> Any:
+    g_b = SOLVE(a.mH, g[0], turned=False)[0]
     return -(g_b @ out[0].mH), g_b
 
 
@@ -69,17 +75,19 @@ INV = Op(  # inverses, and which there are not
     lower=lambda k, a: _flagged(_inverses, a.shape, k, a),
     vjp=_inv_vjp,
 )
-SOLVE = Op(  # X of A X = B over equal batches
+SOLVE = Op(  # X of A X = B over equal batches; pivots are those of A, transposed if `turned`
     "linalg.solve",
-    type=lambda a, b: (b, TensorType(a.shape[:-2], dt.int32)),
-    lower=lambda k, a, b: _flagged(_solutions, b.shape, k, a, b),
+    attrs=("turned",),
+    type=lambda a, b, turned: (b, TensorType(a.shape[:-2], dt.int32)),
+    lower=lambda k, a, b, turned: _flagged(_solutions, b.shape, k, a, b, turned=turned),
     vjp=_solve_vjp,
 )
 
 
 @public("linalg", out=True)
 def inv_ex(A: Any, *, check_errors: bool = False) -> Any:
-    """Inverses, and 1 for each matrix that has none (NaN then).
+    """Inverses, and for each matrix that has none (NaN then) the first pivot that is zero, from
+    1; 0 for the others.
 
     >>> torch.linalg.inv_ex(torch.tensor([[2.0, 0.0], [0.0, 4.0]]))
     torch.return_types.linalg_inv_ex(
@@ -90,7 +98,7 @@ def inv_ex(A: Any, *, check_errors: bool = False) -> Any:
     check_square("linalg.inv_ex", A)
     made, info = INV(A)
     if check_errors:
-        raise_if_failed(info, f"linalg.inv: The inversion could not be completed {SINGULAR}.")
+        _check_inverse("linalg.inv_ex", info)
     return inv_ex_result(made, info)
 
 
@@ -104,7 +112,14 @@ def inv(A: Any) -> Any:
             [0.0000, 0.2500]])
     """
     check_square("linalg.inv", A)
-    return inv_ex(A, check_errors=True).inverse
+    made, info = inv_ex(A)
+    _check_inverse("linalg.inv", info)
+    return made
+
+
+def _check_inverse(op: str, info: Any) -> None:
+    reason = f"is zero, the inversion could not be completed {SINGULAR}."
+    raise_if_failed(op, info, f"The diagonal element {{info}} {reason}")
 
 
 @public("torch", "Tensor", name="inverse", out=True)
@@ -141,7 +156,8 @@ def _check_pair(op: str, a: Any, b: Any) -> None:
 
 @public("linalg", out=True)
 def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:
-    """`solve`, and 1 for each matrix that is singular (X is NaN then).
+    """`solve`, and for each matrix that is singular (X is NaN then) the first pivot that is
+    zero, from 1; 0 for the others.
 
     >>> A = torch.tensor([[2.0, 0.0], [0.0, 4.0]])
     >>> torch.linalg.solve_ex(A, torch.tensor([[2.0], [8.0]]))
@@ -158,12 +174,12 @@ def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -
         check_matrix("linalg.solve", b, "B")
     a, b = _matched("linalg.solve", A, b, left or is_vector)
     if left or is_vector:
-        made, info = SOLVE(a, b)
+        made, info = SOLVE(a, b, turned=False)
     else:
-        made, info = SOLVE(a.mT, b.mT)
+        made, info = SOLVE(a.mT, b.mT, turned=True)
         made = made.mT
     if check_errors:
-        raise_if_failed(info, f"linalg.solve: The solver failed {SINGULAR}.")
+        _check_solved("linalg.solve_ex", info)
     return solve_ex_result(made.squeeze(-1) if is_vector else made, info)
 
 
@@ -174,7 +190,13 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:
     >>> torch.linalg.solve(torch.tensor([[2.0, 0.0], [1.0, 4.0]]), torch.tensor([2.0, 9.0]))
     tensor([1., 2.])
     """
-    return solve_ex(A, B, left=left, check_errors=True).result
+    made, info = solve_ex(A, B, left=left)
+    _check_solved("linalg.solve", info)
+    return made
+
+
+def _check_solved(op: str, info: Any) -> None:
+    raise_if_failed(op, info, f"The solver failed {SINGULAR}.")
 
 
 # -- triangular matrices
@@ -190,7 +212,11 @@ def _triangle(a: Array, upper: bool, unit: bool) -> Array:
 
 @takes_batches
 def _triangular_solutions(a: Array, b: Array, upper: bool, unit: bool) -> Array:
-    return attempted(np.linalg.solve, _triangle(a, upper, unit), b)[0]
+    a = _triangle(a, upper, unit)
+    made, info = attempted(np.linalg.solve, a, b)
+    for at in map(tuple, np.argwhere(info)):
+        made[at] = substituted(a[at], b[at], upper)
+    return made
 
 
 def _triangular_vjp(g: Any, out: Any, a: Any, b: Any, upper: bool, unit: bool) -> Any:
@@ -256,6 +282,10 @@ def cholesky_inverse(L: Any, upper: bool = False) -> Any:
             [-0.5000,  1.0000]])
     """
     check_square("cholesky_inverse", L)
+    if not L.is_meta:
+        is_zero = L.diagonal(0, -2, -1) == 0
+        first = WHERE(is_zero.any(-1), 1 + is_zero.to(dt.int64).argmax(-1), 0)
+        _check_inverse("cholesky_inverse", first)
     return cholesky_solve(EYE(n=L.shape[-1], m=L.shape[-1], dtype=L.dtype), L, upper)
 
 

@@ -1,8 +1,4 @@
-"""LU factorisations with row exchanges, and what is solved with them.
-
-NumPy has none, so the factorisation is written here: a Python loop over columns, NumPy over
-batches and rows.
-"""
+"""LU factorisations with row exchanges, and what is solved with them."""
 
 from __future__ import annotations
 
@@ -13,32 +9,14 @@ import numpy as np
 from rushlight import dtypes as dt
 from rushlight import errors
 from rushlight.ir.host import takes_batches
-from rushlight.ops import batching, return_types
+from rushlight.ops import batching, elimination, return_types
 from rushlight.ops.joining import cat
-from rushlight.ops.linear_algebra import Array, check_matrix, check_square, sizes_of
+from rushlight.ops.linear_algebra import Array, check_matrix, check_square
 from rushlight.ops.linear_solve import solve_triangular
 from rushlight.ops.ranges import EYE
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
-
-@takes_batches
-def _factors(a: Array) -> tuple[Array, Array, Array]:
-    """L and U in one matrix, exchanges from 1, and the first zero pivot from 1 (0 for none)."""
-    *batch, m, n = a.shape
-    made = np.array(a).reshape(int(np.prod(batch)), m, n)
-    count, k = len(made), min(m, n)
-    pivots, info = np.zeros((count, k), np.int32), np.zeros(count, np.int32)
-    every = np.arange(count)
-    for i in range(k if count else 0):
-        best = i + sizes_of(made[:, i:, i]).argmax(1)
-        pivots[:, i] = best + 1
-        made[every, i], made[every, best] = made[every, best], made[every, i]
-        pivot = made[:, i, i]
-        info[(pivot == 0) & (info == 0)] = i + 1
-        below = made[:, i + 1 :, i]
-        below /= np.where(pivot == 0, 1, pivot)[:, None]
-        made[:, i + 1 :, i + 1 :] -= below[:, :, None] * made[:, i, None, i + 1 :]
-    return made.reshape(a.shape), pivots.reshape(*batch, k), info.reshape(batch)
+_factors = takes_batches(elimination.factors)
 
 
 @takes_batches
@@ -164,7 +142,7 @@ def lu(A: Any, *, pivot: bool = True) -> Any:
 @public("torch", "Tensor", name="lu", out=True)
 def _lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
     """`torch.linalg.lu_factor`, by its older name; with `get_infos` also the zero pivots."""
-    found = _factored("lu", A, pivot, not get_infos)
+    found = _factored("lu", A, pivot, False)
     return tuple(found if get_infos else found[:2])
 
 
