@@ -240,7 +240,7 @@ def test_own_constraints_can_be_registered():
         return d.AffineTransform(0.0, 2.0)
 
     assert registry(Even())(rushlight.tensor(3.0)).item() == 6.0
-    with pytest.raises(NotImplementedError, match="Cannot transform greater_than"):
+    with pytest.raises(NotImplementedError, match="Cannot transform _GreaterThan"):
         registry(d.constraints.positive)
     with pytest.raises(TypeError, match="Constraint subclass or instance"):
         registry.register(3, double)
@@ -305,3 +305,83 @@ def test_one_event_of_a_batch_cannot_be_enumerated():
     assert d.Independent(bernoulli, 0).enumerate_support().shape == (2, 2)
     with pytest.raises(NotImplementedError, match="cartesian product"):
         d.Independent(bernoulli, 1).enumerate_support()
+
+
+# -- what they are shown as
+
+SHOWN = {
+    "inverse": lambda d, c, t: d.ExpTransform().inv,
+    "inverse of one": lambda d, c, t: d.AffineTransform(1.0, t(2.0)).inv.inv,
+    "composed": lambda d, c, t: d.ComposeTransform([d.ExpTransform(), d.TanhTransform()]),
+    "inverse of two": lambda d, c, t: d.ComposeTransform([d.ExpTransform(), d.TanhTransform()])
+    .inv,
+    "nothing": lambda d, c, t: d.identity_transform,
+    "independent": lambda d, c, t: d.IndependentTransform(d.ExpTransform(), 1).inv,
+    "to positive": lambda d, c, t: d.biject_to(c.positive),
+    "to an interval": lambda d, c, t: d.transform_to(c.interval(0.0, 2.0)),
+    "ends": lambda d, c, t: d.Uniform(t(0.0), t(1.0)).arg_constraints,
+    **{
+        f"support of {name}": lambda d, c, t, made=made: made(d, t).support
+        for name, made in {
+            "Multinomial": lambda d, t: d.Multinomial(3, t([0.5, 0.5])),
+            "Chi2": lambda d, t: d.Chi2(t(3.0)),
+            "Wishart": lambda d, t: d.Wishart(t(3.0), t([[1.0, 0.0], [0.0, 1.0]])),
+            "Geometric": lambda d, t: d.Geometric(t(0.5)),
+            "Categorical": lambda d, t: d.Categorical(t([0.5, 0.5])),
+            "Dirichlet": lambda d, t: d.Dirichlet(t([0.5, 0.5])),
+            "Independent": lambda d, t: d.Independent(d.Normal(t([0.5]), t([0.5])), 1),
+        }.items()
+    },
+    **{
+        name: lambda d, c, t, made=made: made(c)
+        for name, made in {
+            "multinomial": lambda c: c.multinomial(3),
+            "dependent property": lambda c: c.dependent_property(is_discrete=True, event_dim=0),
+            "dependent": lambda c: c.dependent,
+            "cat": lambda c: c.cat([c.real, c.positive]),
+            "stack": lambda c: c.stack([c.real]),
+            "half open": lambda c: c.half_open_interval(0, 1),
+            "whole": lambda c: c.integer_interval(0, 3),
+            "below": lambda c: c.less_than(1),
+            "nonnegative": lambda c: c.nonnegative_integer,
+            "vector": lambda c: c.real_vector,
+        }.items()
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_constraints_and_transforms_are_shown_as_in_pytorch(name):
+    ours, theirs = (
+        SHOWN[name](lib.distributions, lib.distributions.constraints, lib.tensor)
+        for lib in LIBRARIES
+    )
+    assert repr(ours) == repr(theirs)
+    assert type(ours).__name__ == type(theirs).__name__
+
+
+def test_the_names_of_constraints_are_pytorchs():
+    ours, theirs = (lib.distributions.constraints for lib in LIBRARIES)
+    assert set(ours.__all__) == set(theirs.__all__)
+    for name in theirs.__all__:
+        for made in (getattr(ours, name), getattr(theirs, name)):
+            assert made is not None
+        if isinstance(getattr(theirs, name), type):
+            assert getattr(ours, name).__name__ == getattr(theirs, name).__name__
+
+
+def test_what_neither_rises_nor_falls_has_no_sign():
+    for lib in LIBRARIES:
+        d = lib.distributions
+        for made in (
+            d.AbsTransform(), d.AbsTransform().inv, d.SoftmaxTransform(),
+            d.ComposeTransform([d.AbsTransform()]), d.ReshapeTransform((2,), (2, 1)),
+        ):  # fmt: skip
+            with pytest.raises(NotImplementedError):
+                made.sign
+        down = d.ComposeTransform([d.ExpTransform(), d.AffineTransform(0.0, -1.0)])
+        assert down.sign == down.inv.sign == d.IndependentTransform(down, 1).sign == -1
+        with pytest.raises(NotImplementedError, match="cannot be determined statically"):
+            d.constraints.dependent.event_dim
+        with pytest.raises(ValueError, match="parameter low .* constraint LessThan"):
+            d.Uniform(1.0, 0.0)

@@ -7,11 +7,46 @@ leads there. Regions with bounds are made by calling the class; the others are r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import rushlight as rl
 from rushlight import errors
 from rushlight.tensor import Tensor
+
+__all__ = [
+    "Constraint",
+    "MixtureSameFamilyConstraint",
+    "boolean",
+    "cat",
+    "corr_cholesky",
+    "dependent",
+    "dependent_property",
+    "greater_than",
+    "greater_than_eq",
+    "half_open_interval",
+    "independent",
+    "integer_interval",
+    "interval",
+    "is_dependent",
+    "less_than",
+    "lower_cholesky",
+    "lower_triangular",
+    "multinomial",
+    "nonnegative",
+    "nonnegative_integer",
+    "one_hot",
+    "positive",
+    "positive_definite",
+    "positive_integer",
+    "positive_semidefinite",
+    "real",
+    "real_vector",
+    "simplex",
+    "square",
+    "stack",
+    "symmetric",
+    "unit_interval",
+]
 
 
 class Constraint:
@@ -24,31 +59,63 @@ class Constraint:
         """True for each value inside."""
         raise errors.left_to_subclasses(self, "check")
 
+    @property
+    def _shown(self) -> str:
+        return type(self).__name__.lstrip("_")
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__.lstrip('_')}()"
+        return f"{self._shown}()"
 
 
 # ---- constraints that depend on others
 
 
 class _Dependent(Constraint):
-    """Depends on other parameters, so it cannot be checked by itself."""
+    """Depends on other parameters, so it cannot be checked by itself; nor is there, if it was
+    not said, how many dimensions a value has.
+    """
+
+    def __init__(
+        self, *, is_discrete: bool | None = None, event_dim: int | None = None
+    ) -> None:
+        self._is_discrete, self._event_dim = is_discrete, event_dim
+
+    @property
+    def is_discrete(self) -> Any:  # type: ignore[override]
+        return self._known("is_discrete", self._is_discrete)
+
+    @property
+    def event_dim(self) -> Any:  # type: ignore[override]
+        return self._known("event_dim", self._event_dim)
+
+    @staticmethod
+    def _known(name: str, said: Any) -> Any:
+        if said is None:
+            raise NotImplementedError(f".{name} cannot be determined statically")
+        return said
+
+    def __call__(self, *, is_discrete: bool | None = None, event_dim: int | None = None) -> Any:
+        """The same, of what is said about it."""
+        return _Dependent(
+            is_discrete=self._is_discrete if is_discrete is None else is_discrete,
+            event_dim=self._event_dim if event_dim is None else event_dim,
+        )
 
     def check(self, value: Tensor) -> Tensor:
         raise ValueError("Cannot determine validity of dependent constraint")
 
 
-class dependent_property(property, _Dependent):
+class _DependentProperty(property, _Dependent):
     """A constraint that an instance's parameters decide, as a property."""
 
     def __init__(
         self, fn: Any = None, *, is_discrete: bool = False, event_dim: int = 0
     ) -> None:
         super().__init__(fn)
-        self.is_discrete, self.event_dim = is_discrete, event_dim
+        self._is_discrete, self._event_dim = is_discrete, event_dim
 
-    def __call__(self, fn: Any) -> dependent_property:
-        return dependent_property(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
+    def __call__(self, fn: Any) -> _DependentProperty:
+        return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
 def is_dependent(constraint: Any) -> bool:
@@ -59,7 +126,7 @@ def is_dependent(constraint: Any) -> bool:
 # ---- constraints made of constraints
 
 
-class independent(Constraint):
+class _IndependentConstraint(Constraint):
     """Another constraint, the last dimensions taken together."""
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
@@ -77,7 +144,7 @@ class independent(Constraint):
 
     def __repr__(self) -> str:
         given = f"{self.base_constraint!r}, {self.reinterpreted_batch_ndims}"
-        return f"IndependentConstraint({given})"
+        return f"{self._shown}({given})"
 
 
 class MixtureSameFamilyConstraint(Constraint):
@@ -108,11 +175,8 @@ class _Sequence(Constraint):
         self.is_discrete = any(c.is_discrete for c in self.cseq)
         self.event_dim = max(c.event_dim for c in self.cseq)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__.capitalize()}()"
 
-
-class cat(_Sequence):
+class _Cat(_Sequence):
     """Constraints of the parts that `torch.cat` joined along `dim`, of these lengths."""
 
     def __init__(
@@ -129,7 +193,7 @@ class cat(_Sequence):
         return rl.cat([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
 
 
-class stack(_Sequence):
+class _Stack(_Sequence):
     """Constraints of the tensors that `torch.stack` joined along `dim`."""
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
@@ -146,8 +210,6 @@ class stack(_Sequence):
 
 class _Bounded(Constraint):
     """Numbers between `lower_bound` and `upper_bound`; a subclass says which belong to it."""
-
-    _shown: ClassVar[str]
 
     def __repr__(self) -> str:
         bounds = ", ".join(f"{name}={value}" for name, value in vars(self).items())
@@ -169,63 +231,53 @@ class _Between(_Bounded):
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
 
-class greater_than(_Above):
+class _GreaterThan(_Above):
     """Above a bound."""
-
-    _shown = "GreaterThan"
 
     def check(self, value: Tensor) -> Tensor:
         return value > self.lower_bound
 
 
-class greater_than_eq(_Above):
+class _GreaterThanEq(_Above):
     """At or above a bound."""
-
-    _shown = "GreaterThanEq"
 
     def check(self, value: Tensor) -> Tensor:
         return value >= self.lower_bound
 
 
-class less_than(_Below):
+class _LessThan(_Below):
     """Below a bound."""
-
-    _shown = "LessThan"
 
     def check(self, value: Tensor) -> Tensor:
         return value < self.upper_bound
 
 
-class interval(_Between):
+class _Interval(_Between):
     """Between two bounds, which belong to it."""
-
-    _shown = "Interval"
 
     def check(self, value: Tensor) -> Tensor:
         return (value >= self.lower_bound) & (value <= self.upper_bound)
 
 
-class half_open_interval(_Between):
+class _HalfOpenInterval(_Between):
     """Between two bounds, of which the lower belongs to it."""
-
-    _shown = "HalfOpenInterval"
 
     def check(self, value: Tensor) -> Tensor:
         return (value >= self.lower_bound) & (value < self.upper_bound)
 
 
-class integer_interval(_Between):
+class _IntegerInterval(_Between):
     """Whole numbers between two bounds, which belong to it."""
 
-    _shown, is_discrete = "IntegerInterval", True
+    is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
         inside = (value >= self.lower_bound) & (value <= self.upper_bound)
         return inside & (value % 1 == 0)
 
 
-class _IntegerAtLeast(_Above):
-    _shown, is_discrete = "IntegerGreaterThan", True
+class _IntegerGreaterThan(_Above):
+    is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
         return (value >= self.lower_bound) & (value % 1 == 0)
@@ -260,7 +312,7 @@ class _OneHot(Constraint):
         return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
 
 
-class multinomial(Constraint):
+class _Multinomial(Constraint):
     """Whole numbers along the last dimension, at least 0, that make up a sum."""
 
     event_dim, is_discrete = 1, True
@@ -324,6 +376,11 @@ class _PositiveDefinite(_Symmetric):
         return symmetric & (rl.linalg.cholesky_ex(value).info == 0)
 
 
+cat, stack, independent = _Cat, _Stack, _IndependentConstraint
+dependent_property, multinomial = _DependentProperty, _Multinomial
+greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessThan
+interval, half_open_interval = _Interval, _HalfOpenInterval
+integer_interval = _IntegerInterval
 dependent = _Dependent()
 real = _Real()
 real_vector = independent(real, 1)
@@ -331,8 +388,8 @@ positive = greater_than(0.0)
 nonnegative = greater_than_eq(0.0)
 unit_interval = interval(0.0, 1.0)
 boolean = _Boolean()
-nonnegative_integer = _IntegerAtLeast(0)
-positive_integer = _IntegerAtLeast(1)
+nonnegative_integer = _IntegerGreaterThan(0)
+positive_integer = _IntegerGreaterThan(1)
 simplex = _Simplex()
 one_hot = _OneHot()
 lower_triangular = _LowerTriangular()

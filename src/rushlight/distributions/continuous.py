@@ -245,14 +245,19 @@ class Exponential(ExponentialFamily):
 class Uniform(Distribution):
     """All values of [low, high) alike."""
 
-    arg_constraints = {"low": constraints.dependent, "high": constraints.dependent}
     has_rsample = True
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, (), validate_args)
-        if self._validate_args and not (self.low < self.high).all():
-            raise ValueError("Uniform is not defined when low>= high")
+
+    @property
+    def arg_constraints(self) -> Any:  # type: ignore[override]
+        """Each end is bounded by the other."""
+        return {
+            "low": constraints.less_than(self.high),
+            "high": constraints.greater_than(self.low),
+        }
 
     @constraints.dependent_property
     def support(self) -> Any:

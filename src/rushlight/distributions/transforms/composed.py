@@ -23,7 +23,6 @@ class ComposeTransform(Transform):
         super().__init__(cache_size)
         self.parts = [p.with_cache(cache_size) for p in parts] if cache_size else list(parts)
         self.bijective = all(part.bijective for part in self.parts)
-        self.sign = math.prod(part.sign for part in self.parts)
         if self.parts:
             self.domain, self.codomain = self._ends()
 
@@ -83,8 +82,13 @@ class ComposeTransform(Transform):
             shape = part.inverse_shape(shape)
         return shape
 
+    @property
+    def sign(self) -> Any:
+        return math.prod(part.sign for part in self.parts)
+
     def __repr__(self) -> str:
-        return f"ComposeTransform({self.parts!r})"
+        parts = ",\n    ".join(map(repr, self.parts))
+        return f"{type(self).__name__}(\n    {parts}\n)"
 
 
 def widened(constraint: Any, event_dim: int) -> Any:
@@ -105,7 +109,7 @@ class IndependentTransform(Transform):
         super().__init__(cache_size)
         self.base_transform = base_transform
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-        self.bijective, self.sign = base_transform.bijective, base_transform.sign
+        self.bijective = base_transform.bijective
         count = reinterpreted_batch_ndims
         self.domain = constraints.independent(base_transform.domain, count)
         self.codomain = constraints.independent(base_transform.codomain, count)
@@ -125,6 +129,14 @@ class IndependentTransform(Transform):
 
     def inverse_shape(self, shape: Shape) -> Shape:
         return self.base_transform.inverse_shape(shape)
+
+    @property
+    def sign(self) -> Any:
+        return self.base_transform.sign
+
+    def __repr__(self) -> str:
+        given = f"{self.base_transform!r}, {self.reinterpreted_batch_ndims}"
+        return f"{type(self).__name__}({given})"
 
 
 class ReshapeTransform(Transform):

@@ -18,6 +18,7 @@ class ExpTransform(Transform):
     """y = exp(x)."""
 
     bijective = True
+    sign = 1
     _compared = ()
     codomain = constraints.positive
 
@@ -43,7 +44,7 @@ class PowerTransform(Transform):
         self.exponent = exponent if isinstance(exponent, Tensor) else rl.tensor(float(exponent))
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]
+    def sign(self) -> Any:
         return self.exponent.sign()
 
     def _call(self, x: Tensor) -> Tensor:
@@ -65,6 +66,7 @@ class SigmoidTransform(Transform):
     """y = 1 / (1 + exp(-x))."""
 
     bijective = True
+    sign = 1
     _compared = ()
     codomain = constraints.unit_interval
 
@@ -85,6 +87,7 @@ class SoftplusTransform(Transform):
     """y = log(1 + exp(x))."""
 
     bijective = True
+    sign = 1
     _compared = ()
     codomain = constraints.positive
 
@@ -102,6 +105,7 @@ class TanhTransform(Transform):
     """y = tanh(x)."""
 
     bijective = True
+    sign = 1
     _compared = ()
     codomain = constraints.interval(-1.0, 1.0)
 
@@ -141,7 +145,7 @@ class AffineTransform(Transform):
         self.domain = self.codomain = widened(constraints.real, event_dim)
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]
+    def sign(self) -> Any:
         if isinstance(self.scale, Tensor):
             return self.scale.sign()
         return (self.scale > 0) - (self.scale < 0)
@@ -175,6 +179,7 @@ class CumulativeDistributionTransform(Transform):
     """
 
     bijective = True
+    sign = 1
     codomain = constraints.unit_interval
 
     def __init__(self, distribution: Any, cache_size: int = 0) -> None:

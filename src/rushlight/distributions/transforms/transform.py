@@ -15,8 +15,8 @@ Shape = tuple[int, ...]
 class Transform:
     """A function of values with its inverse and the logarithm of its volume's change.
 
-    bijective: whether `inv` undoes it. sign: whether it rises (1) or falls (-1). cache_size: 1
-    to give back the very argument as inverse of the last result.
+    bijective: whether `inv` undoes it. cache_size: 1 to give back the very argument as inverse
+    of the last result.
 
     >>> import rushlight as torch
     >>> double = torch.distributions.AffineTransform(0.0, 2.0)
@@ -27,7 +27,6 @@ class Transform:
     domain: Any = constraints.real
     codomain: Any = constraints.real
     bijective: Any = False
-    sign: Any = 1
     _compared: ClassVar[tuple[str, ...] | None] = None
     """The parameters by which two of a class are equal; None: only one and the same are."""
 
@@ -40,7 +39,12 @@ class Transform:
     @property
     def inv(self) -> Transform:
         """The inverse, as a transform."""
-        return _Inverse(self)
+        return _InverseTransform(self)
+
+    @property
+    def sign(self) -> Any:
+        """1 where it rises, -1 where it falls; NotImplementedError for what does neither."""
+        raise NotImplementedError(f"{type(self).__name__} neither rises nor falls")
 
     def with_cache(self, cache_size: int = 1) -> Self:
         """This transform, remembering its last call or not."""
@@ -115,14 +119,18 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-class _Inverse(Transform):
+class _InverseTransform(Transform):
     _compared = ("inv",)
 
     def __init__(self, transform: Transform) -> None:
         super().__init__()
         self._inv = transform
         self.domain, self.codomain = transform.codomain, transform.domain
-        self.bijective, self.sign = transform.bijective, transform.sign
+        self.bijective = transform.bijective
+
+    @property
+    def sign(self) -> Any:
+        return self._inv.sign
 
     @property
     def inv(self) -> Transform:
