@@ -1,5 +1,6 @@
 """Tensors made from numbers and sizes: the dtypes they take, and `out=`, against PyTorch."""
 
+import threading
 import warnings
 
 import numpy as np
@@ -137,3 +138,47 @@ def test_ranges_of_fractions_in_integers(bounds, kind):
         return
     made = rushlight.arange(*bounds, dtype=getattr(rushlight, kind)).tolist()
     assert made == pytest.approx(expected)
+
+
+@pytest.fixture
+def default_dtype():
+    yield
+    for library in (torch, rushlight):
+        library.set_default_dtype(library.float32)
+
+
+def test_a_new_default_dtype_is_that_of_later_steps_alone(default_dtype):
+    def program(t):
+        whole, found = t.tensor([1, 2]), []
+        for name in ("float32", "float64", "float32", "float64"):
+            pending = [whole / 2, whole * 1.5, whole.sqrt(), t.ones(2) + whole]
+            t.set_default_dtype(getattr(t, name))
+            made = [whole / 2, whole * 1.5, whole.sqrt(), t.ones(2) + whole]
+            found += [(str(x.dtype), x.tolist()) for x in pending + made]
+        return found
+
+    for _ in range(2):
+        for (kind, values), (right, expected) in zip(
+            program(rushlight), program(torch), strict=True
+        ):
+            assert kind == right and values == pytest.approx(expected)
+
+
+def test_another_threads_steps_keep_the_default_dtype_they_were_recorded_with(default_dtype):
+    recorded, changed, seen = threading.Event(), threading.Event(), []
+
+    def work():
+        whole = rushlight.tensor([1, 2])
+        pending = whole / 2
+        recorded.set()
+        changed.wait(60)
+        seen.extend([pending, whole / 2])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    recorded.wait(60)
+    rushlight.set_default_dtype(rushlight.float64)
+    changed.set()
+    thread.join()
+    assert [x.dtype for x in seen] == [rushlight.float32, rushlight.float64]
+    assert [x.tolist() for x in seen] == [[0.5, 1.0]] * 2

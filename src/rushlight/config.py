@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any  # levels come later
 
 from rushlight.devices import CPU, check_usable, device
@@ -42,6 +42,11 @@ class _Process:
 
 
 process = _Process()
+# What recorders do when the default dtype changes: types of steps follow from it, and no key of
+# a step has it.
+changing_default_dtype: Callable[[], contextlib.AbstractContextManager[None]] = (
+    contextlib.nullcontext
+)
 
 
 def _backend_from_environment() -> str:
@@ -66,7 +71,9 @@ def set_default_dtype(d: dtype) -> None:
         raise TypeError(
             f"only floating-point types are supported as the default type, got {d!r}"
         )
-    process.default_dtype = d
+    if d is not process.default_dtype:
+        with changing_default_dtype():
+            process.default_dtype = d
 
 
 def default_device() -> device:

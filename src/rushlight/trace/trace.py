@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any  # the Tensor class comes later
 
 import numpy as np
@@ -73,6 +74,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.root = Edge(None, "root", 0)
+        self.roots = {config.default_dtype(): self.root}
         self.edges = 0
         self.packing: tuple[Any, ...] = ()  # hooks for saved tensors, the innermost last
         self.may_window = True  # off while an in-place form reads what it is about to write
@@ -89,6 +91,7 @@ class Trace:
         self.is_given = False
         if self.edges > MAX_EDGES:
             self.root, self.edges = Edge(None, "root", 0), 0
+            self.roots = {config.default_dtype(): self.root}
         self.epoch = next(_epochs)
         self.edge = self.root
         self.leaves: list[Any] = []  # buffers, in order of joining
@@ -335,6 +338,11 @@ class Trace:
 
     # -- flush
 
+    def begin_again(self) -> None:
+        """Record from the root for the default dtype that is in force now."""
+        self.root = self.roots.setdefault(config.default_dtype(), Edge(None, "root", 0))
+        self.restart()
+
     def flush(self) -> None:
         """Compute every pending value that is still alive; start a new epoch."""
         with recording:
@@ -446,6 +454,20 @@ def before_sharing(buffer: Any) -> None:
         for trace in list(every_trace):
             if any(id(leaf) in shared for leaf in trace.leaves):
                 trace.flush()
+
+
+@contextlib.contextmanager
+def _changing_default_dtype() -> Iterator[None]:
+    """Every thread ends what it records before the default dtype changes, and begins again."""
+    with recording:
+        for trace in list(every_trace):
+            trace.flush()
+        yield
+        for trace in list(every_trace):
+            trace.begin_again()
+
+
+config.changing_default_dtype = _changing_default_dtype
 
 
 def settle(value: Value) -> None:
