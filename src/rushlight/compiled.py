@@ -288,32 +288,33 @@ class CompiledGraph:
             self._add_host(unit)
         if len(self.checks) > before and self.has_writes:
             self._stop_if_failed(range(before, len(self.checks)))
-        self._estimate(unit, first)
-        self._mark_independent(unit, first)
+        self._mark_launches(unit, first)
 
-    def _estimate(self, unit: Unit, first: int) -> None:
-        """Note what a unit costs on its launches, so that small work stays on one thread."""
+    def _mark_launches(self, unit: Unit, first: int) -> None:
+        """Note on a unit's launches what they cost, so that small work stays on one thread, and
+        whether they may run beside those just before them.
+        """
         made = self.items[first:]
         each = nanoseconds(unit) / max(len(made), 1)
+        independent = self._is_beside(unit, made)
         self.items[first:] = [
-            replace(item, nanoseconds=each) if isinstance(item, Launch) else item
+            replace(item, nanoseconds=each, independent=independent)
+            if isinstance(item, Launch)
+            else item
             for item in made
         ]
 
-    def _mark_independent(self, unit: Unit, first: int) -> None:
-        """Let a unit run beside those just before it if neither disturbs the other."""
-        made = self.items[first:]
+    def _is_beside(self, unit: Unit, made: Sequence[Item]) -> bool:
+        """Whether a unit may run beside those just before it: neither disturbs the other."""
         reads = [self._span(n) for n in unit.reads if n in self.place]
         writes = [self._span(n) for n in unit.writes if n in self.place]
         is_alone = len(made) != 1 or not isinstance(made[0], Launch)
         if is_alone or self.beside.disturbs(reads, writes):
             self.beside = _Beside()
-        elif self.beside.count:
-            assert isinstance(made[0], Launch)
-            self.items[first] = replace(made[0], independent=True)
         if is_alone:
-            return
+            return False
         self.beside.add(reads, writes)
+        return self.beside.count > 1
 
     def _span(self, node: Node) -> tuple[int, int, int]:
         place = self.place[node]

@@ -324,7 +324,8 @@ def _lower_step(k: Builder, step: Edge, refs: dict[int, Ref]) -> None:
         ref = refs[operand.position]
         if operand.view is not None:
             ref = k.seen(ref, operand.view)
-        ref = ref.weakened(operand.type.weak)
+        if ref.weak != operand.type.weak:
+            ref = ref.weakened(operand.type.weak)
         assert ref.shape == operand.type.shape, (step.op.name, ref.shape, operand)
         operands.append(ref)
     k.origin = step

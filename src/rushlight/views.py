@@ -91,7 +91,7 @@ def is_whole(view: View, count: int) -> bool:
 def broadcast_shapes(op: str, *shapes: Sequence[int]) -> Shape:
     """NumPy's broadcasting rule; RuntimeError names every shape."""
     first = shapes[0]
-    if all(shape == first for shape in shapes):
+    if shapes.count(first) == len(shapes):
         return tuple(first)
     ndim = max(len(s) for s in shapes)
     out = [1] * ndim

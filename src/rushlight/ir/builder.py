@@ -22,7 +22,6 @@ from rushlight.views import AnyView, Recast, Shape, View
 
 EMPTY_RESULTS = {"sum": 0, "prod": 1, "any": False, "all": True}  # reductions of nothing
 _RESULTS: dict[str, Callable[[dtype], dtype]] = {
-    "same": lambda kind: kind,
     "bool": lambda kind: dt.bool_,
     "bits": lambda kind: {4: dt.int32, 8: dt.int64}[kind.itemsize],
 }
@@ -43,10 +42,8 @@ class Builder:
         self, op: str, args: Sequence[Arg], attrs: tuple[Any, ...], shape: Shape, dtype: dtype
     ) -> Node:
         """The node with these parts: an existing one if it was made before."""
-        plain = tuple(self._plain(a) for a in args)
-        key: tuple[Any, ...] = (
-            op, attrs, shape, dtype, tuple((n.number, v) for n, v in plain),
-        )  # fmt: skip
+        plain = tuple([a if a[1] is None else self._plain(a) for a in args])
+        key: tuple[Any, ...] = (op, attrs, shape, dtype, plain)
         if op == "const":
             key = (*key, tuple(map(type, attrs)), tuple(map(_sign, attrs)))
         found = self._known.get(key)
@@ -60,9 +57,9 @@ class Builder:
     @staticmethod
     def _plain(arg: Arg) -> Arg:
         node, view = arg
-        if view is None or (view.shape == node.shape and views.is_whole(view, node.numel)):
-            return (node, None)
-        return arg
+        if view is None or view.shape != node.shape or view.offset:
+            return arg
+        return (node, None) if views.is_contiguous(view.shape, view.strides) else arg
 
     def leaf(self, position: int, shape: Shape, dtype: dtype) -> Ref:
         if dtype.is_complex:
@@ -102,10 +99,11 @@ class Builder:
         first = 1 if name == "select" else 0
         kind = next(o.dtype for o in operands[first:] if isinstance(o, Ref))
         refs = [o if isinstance(o, Ref) else self.const(o, kind) for o in operands]
-        assert all(r.dtype is kind for r in refs[first:]), f"{name}: {[r.dtype for r in refs]}"
-        shape = views.broadcast_shapes(name, *(r.shape for r in refs))
-        out = _RESULTS[prim.result](kind)
-        args = [self.expand(r, shape).arg for r in refs]
+        for r in refs[first:]:
+            assert r.dtype is kind, f"{name}: {[r.dtype for r in refs]}"
+        shape = views.broadcast_shapes(name, *[r.shape for r in refs])
+        out = kind if prim.result == "same" else _RESULTS[prim.result](kind)
+        args = [r.arg if r.shape == shape else self.expand(r, shape).arg for r in refs]
         return Ref(self, self.node("map", args, (name,), shape, out))
 
     def __getattr__(self, name: str) -> Callable[..., Ref]:

@@ -18,7 +18,7 @@ class Node:
     host item attention ...` (computed by kernels of their own).
     """
 
-    __slots__ = ("args", "attrs", "dtype", "number", "op", "origin", "shape")
+    __slots__ = ("args", "attrs", "dtype", "numel", "number", "op", "origin", "shape")
 
     def __init__(
         self,
@@ -35,11 +35,8 @@ class Node:
         self.attrs = attrs
         self.shape = shape
         self.dtype = dtype
+        self.numel = numel(shape)
         self.origin: Any = None  # the trace edge whose lowering made it (for messages)
-
-    @property
-    def numel(self) -> int:
-        return numel(self.shape)
 
     def __repr__(self) -> str:
         args = ", ".join(

@@ -31,24 +31,30 @@ def over_planes(method: Method) -> Method:
     each of the planes what it does to real ones.
     """
     name = method.__name__
+    rule = RULES.get(name)
 
     @functools.wraps(method)
     def chosen(self: Builder, *args: Any, **named: Any) -> Any:
-        if not (_has_complex(args) or _has_complex(named.values())):
-            return method(self, *args, **named)
-        rule = RULES.get(name)
-        if rule is not None:
+        assert rule is not None
+        if _has_complex(args) or (named and _has_complex(named.values())):
             return rule(self, *args, **named)
-        x, *rest = args
-        return x.each(lambda part: getattr(self, name)(part, *rest, **named))
+        return method(self, *args, **named)
 
-    return chosen  # type: ignore[return-value]
+    @functools.wraps(method)
+    def each(self: Builder, x: Ref, *rest: Any, **named: Any) -> Any:
+        if type(x) is Pair:
+            return x.each(lambda part: getattr(self, name)(part, *rest, **named))
+        return method(self, x, *rest, **named)
+
+    return chosen if rule is not None else each  # type: ignore[return-value]
 
 
 def _has_complex(args: Iterable[Any]) -> bool:
     """Whether complex operands or dtypes are among the arguments."""
     for x in args:
         kind = type(x)
+        if kind is Ref or kind is str:
+            continue
         if kind is Pair or (kind is dtype and x.is_complex):
             return True
         if (kind is tuple or kind is list) and _has_complex(x):

@@ -20,7 +20,7 @@ from rushlight.loops import expressions as ex
 from rushlight.loops.contract import Epilogue, EpilogueBuilder, Operand
 from rushlight.loops.kernel import BufferRef
 from rushlight.schedule.fuse import Root, Unit
-from rushlight.schedule.reading import Expression, Reader
+from rushlight.schedule.reading import Expression
 from rushlight.views import Shape, View
 
 
@@ -63,7 +63,7 @@ class EpilogueKernel:
         self.source = source
         self.split = split
         own = {r.home for r in unit.roots}
-        reader = Reader(
+        reader = unit.reader_over(
             split.dims, lambda n: n in stored and (n not in own or n.op == "update")
         )
         self.roots = unit.roots

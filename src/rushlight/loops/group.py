@@ -17,7 +17,7 @@ from rushlight.dtypes import dtype
 from rushlight.ir.node import Node
 from rushlight.ir.prims import PRIMS
 from rushlight.schedule.fuse import LONG_ROW, Root, Unit
-from rushlight.schedule.reading import Expression, Reader
+from rushlight.schedule.reading import Expression
 from rushlight.views import Shape, View
 
 CHUNK = 8192  # elements that one task should have at least
@@ -92,7 +92,7 @@ class GroupKernel:
         self.gathers: list[Expression] = []
         dims, rows = self._dims()
         self.rows = rows
-        self.reader = Reader(dims, self._is_loaded)
+        self.reader = unit.reader_over(dims, self._is_loaded)
         self.raw: list[tuple[Node | None, dtype, View]] = []
         self.raw_index: dict[tuple[Node | None, View], int] = {}
         self.steps: list[Step] = []

@@ -45,6 +45,9 @@ def promoted(*types: TensorType) -> dtype:
     default = config.default_dtype()
     if all(t.weak for t in types):
         return dt.number_dtype(max(t.dtype.category for t in types), default)
+    first = types[0].dtype
+    if all(t.dtype is first for t in types):
+        return first
     return dt.result_type([t.standing for t in types], default)
 
 
@@ -72,12 +75,6 @@ def working(kind: dtype) -> dtype:
 
 def type_of(ref: Any) -> TensorType:
     return TensorType(ref.shape, ref.dtype, ref.weak)
-
-
-def in_common(k: Any, op: str, to: str, refs: Sequence[Any]) -> list[Any]:
-    """Operands cast to the dtype the calculation is done in."""
-    kind = pointwise_type(op, "same" if to == "bool" else to, *map(type_of, refs)).dtype
-    return [k.cast(r, working(kind)) for r in refs]
 
 
 def is_not_bool(kind: dtype) -> bool:
@@ -170,9 +167,13 @@ def pointwise(
         return out
 
     def lower_rule(k: Any, *refs: Any, **named: Any) -> Any:
-        out = type_rule(*map(type_of, refs))
+        types = [type_of(r) for r in refs]
+        out = type_rule(*types)
+        kind = working(
+            out.dtype if to != "bool" else pointwise_type(name, "same", *types).dtype
+        )
         form = half if half is not None and working(out.dtype) is not out.dtype else lower
-        made = form(k, *in_common(k, name, to, refs), **named)
+        made = form(k, *[k.cast(r, kind) for r in refs], **named)
         return k.expand(k.cast(made, out.dtype), out.shape)
 
     rule = vjp if vjp is not None else NOT_DIFFERENTIABLE

@@ -11,7 +11,7 @@ several groups is stored once if computing it again would cost.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rushlight import views
@@ -86,6 +86,15 @@ class Unit:
         self.roots.append(root)
         self.homes.add(root.home)
         self.reads |= root.reads
+
+    def reader_over(self, dims: Shape, is_stored: Callable[[Node], bool]) -> Reader:
+        """Expressions of all roots over loops of these sizes: those that have been read, if
+        there is but one root and these are its loops.
+        """
+        root = self.roots[0]
+        if len(self.roots) == 1 and views.try_reshape(root.view, dims) == root.view:
+            return root.reader
+        return Reader(dims, is_stored)
 
     @property
     def writes(self) -> list[Node]:
