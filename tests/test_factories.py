@@ -107,6 +107,24 @@ def test_tensors_in_lists_and_numbers_beside_them() -> None:
         assert module.tensor([half, np.float64(1.5)]).dtype is module.float64
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda t: [t.ones(1), t.ones(1, dtype=t.float64)],
+        lambda t: [t.ones(1, 1), 2],
+        lambda t: [[t.ones(1), 1], [2, t.ones(())]],
+        lambda t: [[t.ones(1)], [t.ones(1)]],
+        lambda t: (t.tensor([True]), t.tensor([2])),
+        lambda t: [t.tensor([2.0], dtype=t.bfloat16), 1],
+        lambda t: [[1], t.ones(1)],
+    ],
+)
+def test_tensors_of_one_element_in_lists_are_numbers(data) -> None:
+    ours, expected = rushlight.tensor(data(rushlight)), torch.tensor(data(torch))
+    assert str(ours.dtype) == str(expected.dtype)
+    assert ours.tolist() == expected.tolist()
+
+
 def test_narrow_integers_of_numpy_are_indices() -> None:
     for module in (torch, rushlight):
         x = module.arange(3)

@@ -259,10 +259,25 @@ def _plain_data(data: Any, found: set[dtype | dt.Category]) -> Any:
         if is_list and classes <= _CATEGORIES.keys():
             found.update(map(_CATEGORIES.__getitem__, classes))
             return data
-        return [_plain_data(part, found) for part in data]
+        parts = [_plain_data(part, found) for part in data]
+        return _as_numbers(data, parts) if _are_numbers(data) else parts
     if isinstance(data, int | float | complex):
         found.add(dt.of_number(data))
     return data
+
+
+def _are_numbers(data: Sequence[Any]) -> bool:
+    """Whether the tensors of a list count as numbers: those of one element, as in PyTorch."""
+    tensors = [part for part in data if isinstance(part, hooks.tensor_class)]
+    is_nested = any(isinstance(part, list | tuple | np.ndarray) for part in data)
+    return bool(tensors) and not is_nested and all(x.numel() == 1 for x in tensors)
+
+
+def _as_numbers(data: Sequence[Any], parts: list[Any]) -> list[Any]:
+    return [
+        plain.reshape(()) if isinstance(part, hooks.tensor_class) else plain
+        for part, plain in zip(data, parts, strict=True)
+    ]
 
 
 def _kind_of(found: dtype | dt.Category) -> dtype:
