@@ -103,5 +103,7 @@ def _of_call(function: Callable[..., Any], args: Any, named: Any) -> Explanation
 
 
 def _summaries(program: Any) -> list[Summary]:
+    if not program.is_whole:
+        return [summary_of(part.program.graph) for part in program.parts]
     graph = getattr(program, "graph", None)  # the reference backend has none
     return [] if graph is None else [summary_of(graph)]

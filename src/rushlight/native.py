@@ -5,14 +5,23 @@ from __future__ import annotations
 from rushlight import failures
 from rushlight.compiled import CheckFailed, CompiledGraph
 from rushlight.loops import interpret
-from rushlight.pipeline import Lowered, Request, Targets, hand_out, inputs_of, keep_leaves
+from rushlight.pipeline import (
+    Inputs,
+    Lowered,
+    Request,
+    Targets,
+    hand_out,
+    inputs_of,
+    keep_leaves,
+)
 from rushlight.runtime import buffers
 from rushlight.runtime.program import Progress
-from rushlight.trace.trace import Trace
 
 
 class NativeProgram:
     """A compiled path, and how a trace's leaves, numbers and results map to its buffers."""
+
+    is_whole = True
 
     def __init__(self, lowered: Lowered, request: Request) -> None:
         self.lowered = lowered
@@ -26,7 +35,7 @@ class NativeProgram:
         self.leaves = [lowered.leaves[p] for p in self.graph.leaves]
         self.numbers = [lowered.numbers[n.attrs[0]] for n in self.graph.numbers]
 
-    def run(self, trace: Trace, targets: Targets) -> None:  # hot
+    def run(self, trace: Inputs, targets: Targets) -> None:  # hot
         fresh, written, kept = targets
         if kept:
             keep_leaves(targets)

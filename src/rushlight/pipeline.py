@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple  # Any: buffers and traces
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol  # Any: buffers and traces
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from rushlight.views import AnyView, Recast, View
 
 if TYPE_CHECKING:
     from rushlight.native import NativeProgram
+    from rushlight.parts import PartedProgram
 
 
 class Request(NamedTuple):
@@ -50,6 +51,13 @@ class Request(NamedTuple):
 # Where nothing is written a program is looked up by the positions of its results alone: a small
 # flush feels what it costs to make more.
 RequestKey = Request | tuple[int, ...]
+
+
+class Inputs(Protocol):
+    """What a program reads, as a trace has it: buffers and numbers in order of joining."""
+
+    leaves: list[Any]
+    numbers: list[Any]
 
 
 class Targets(NamedTuple):
@@ -137,15 +145,28 @@ def _execute_rest(
             execute(trace, edge, rest, rounds)
 
 
-def program_of(edge: Edge, key: RequestKey) -> ReferenceProgram | NativeProgram:
-    """The program of a request at the end of a path, made if it is new."""
+def program_of(
+    edge: Edge, key: RequestKey, *, whole: bool = False
+) -> ReferenceProgram | NativeProgram | PartedProgram:
+    """The program of a request at the end of a path, made if it is new: of the `whole` path, or
+    of parts of it that other paths have too.
+    """
     if edge.programs is None:
         edge.programs = {}
     program = edge.programs.get(key)
-    if program is None:
+    if program is None or (whole and not program.is_whole):
         request = key if isinstance(key, Request) else Request(key)
-        program = edge.programs[key] = make_program(edge, request)
+        program = None if whole else _of_parts(edge, key, request)
+        program = edge.programs[key] = program or make_program(edge, request)
     return program
+
+
+def _of_parts(edge: Edge, key: RequestKey, request: Request) -> PartedProgram | None:
+    if config.process.backend == "reference":
+        return None
+    from rushlight.parts import parted  # needs programs
+
+    return parted(edge, request, lambda: program_of(edge, key, whole=True))
 
 
 _position_of = attrgetter("position")
@@ -221,10 +242,7 @@ _MANY_WINDOWS = 64
 def make_window(value: Value, view: AnyView) -> tuple[Value, AnyView | None]:
     """A Value on the part of a realised value's memory that starts where `view` does."""
     kind = view.dtype if type(view) is Recast else value.type.dtype
-    is_marked = any(views.marks(view))
-    low, high = views.span(view) if views.numel(view.shape) else (0, 0)
-    is_plain = views.is_contiguous(view.shape, view.strides)
-    shape = view.shape if is_plain else (high - low,)
+    low, high, shape, inner = views.window(view)
     base = value.buffer
     start = base.address + low * kind.itemsize
     made = Value(
@@ -237,10 +255,10 @@ def make_window(value: Value, view: AnyView) -> tuple[Value, AnyView | None]:
     elif len(base.windows) > _MANY_WINDOWS:
         base.windows = [r for r in base.windows if r() is not None]
     base.windows.append(weakref.ref(made))
-    if is_plain and not is_marked:
-        return made, None
-    inner = View(view.shape, view.strides, view.offset - low)
-    return made, views.seen_as(inner, view) if is_marked else inner
+    if not any(views.marks(view)):
+        return made, inner
+    whole = View(view.shape, view.strides, view.offset - low)
+    return made, views.seen_as(whole, view)
 
 
 hooks.make_window = make_window
@@ -275,17 +293,8 @@ hooks.number_in_memory = number_in_memory
 def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:
     """Lower what the wanted positions depend on, in order of recording."""
     path = edge.path()
-    maker: dict[int, Edge] = {}
-    for step in path:
-        for position in range(step.first, step.first + len(step.outs)):
-            maker[position] = step
-    needed: set[Edge] = set()
-    stack = [maker[p] for p in wanted]
-    while stack:
-        step = stack.pop()
-        if step not in needed:
-            needed.add(step)
-            stack.extend(maker[o.position] for o in step.operands)
+    maker = makers_of(path)
+    needed = needed_for(wanted, maker)
     k = Builder()
     refs: dict[int, Ref] = {}
     lowered = Lowered(k, {}, {}, {}, {})
@@ -310,6 +319,23 @@ def lower_path(edge: Edge, wanted: tuple[int, ...]) -> Lowered:
         k.origin = step
         lowered.results[position] = _natural(k, refs[position])
     return lowered
+
+
+def makers_of(path: Sequence[Edge]) -> dict[int, Edge]:
+    """The step that each position of a path comes from."""
+    return {p: step for step in path for p in range(step.first, step.first + len(step.outs))}
+
+
+def needed_for(wanted: Sequence[int], maker: dict[int, Edge]) -> set[Edge]:
+    """The steps that the wanted positions depend on."""
+    needed: set[Edge] = set()
+    stack = [maker[p] for p in wanted]
+    while stack:
+        step = stack.pop()
+        if step not in needed:
+            needed.add(step)
+            stack.extend(maker[o.position] for o in step.operands)
+    return needed
 
 
 def _lower_step(k: Builder, step: Edge, refs: dict[int, Ref]) -> None:
@@ -394,11 +420,13 @@ def hand_out(targets: Targets, made: Sequence[Any]) -> None:  # hot
 class ReferenceProgram:
     """Evaluates a lowered path with NumPy."""
 
+    is_whole = True
+
     def __init__(self, lowered: Lowered, request: Request) -> None:
         self.lowered = lowered
         self.request = request
 
-    def run(self, trace: Trace, targets: Targets) -> None:
+    def run(self, trace: Inputs, targets: Targets) -> None:
         lowered = self.lowered
         inputs = inputs_of(lowered, trace)
         nodes = list(lowered.results.values())
@@ -421,7 +449,7 @@ class ReferenceProgram:
             raise failures.LeftHalfway(error) from None
 
 
-def inputs_of(lowered: Lowered, trace: Trace) -> Callable[[Node], Any]:
+def inputs_of(lowered: Lowered, trace: Inputs) -> Callable[[Node], Any]:
     """What leaves and numbers of a lowered path are in a trace, as arrays."""
 
     def inputs(node: Node) -> Any:

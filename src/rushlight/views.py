@@ -263,6 +263,16 @@ def span(view: AnyView) -> tuple[int, int]:
     return low, high + 1
 
 
+def window(view: AnyView) -> tuple[int, int, Shape, View | None]:
+    """The elements from the first to the last that a view touches: the numbers of those, the
+    shape that they have by themselves, and how they are read (None: as they are).
+    """
+    low, high = span(view) if numel(view.shape) else (0, 0)
+    if is_contiguous(view.shape, view.strides):
+        return low, high, view.shape, None
+    return low, high, (high - low,), View(view.shape, view.strides, view.offset - low)
+
+
 def has_overlap(view: View) -> bool:
     """Whether two indices of the view may address one element (exact for stride 0)."""
     dims = sorted(

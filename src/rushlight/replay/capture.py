@@ -148,7 +148,7 @@ class Capture:
         )  # fmt: skip
         self.flushes.append(flush)
         pipeline.execute(trace, edge, alive)
-        flush.program = (edge.programs or {}).get(key)
+        flush.program = pipeline.program_of(edge, key, whole=True)
 
     def _is_mine(self) -> bool:
         """Whether this is told by the thread that makes the call."""

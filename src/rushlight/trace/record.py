@@ -361,8 +361,7 @@ def _miss(
             described.append(Operand(position, view, _operand_type(x)))
         else:
             described.append(Operand(position, None, number_type(x)))
-    named = dict(zip(op.attrs, attrs, strict=True))
-    outs = op.result_types([o.type for o in described], named)
+    outs = _result_types(op, attrs, tuple([o.type for o in described]))
     parent = trace.edge
     types = (*(o.type for o in described), *outs)
     if varying.is_known() and trace.ends_before(types, key):
@@ -393,6 +392,24 @@ def _miss(
     if is_plain and varying.is_known():
         edge.sizes = varying.touching(types, parent.sizes)
     return edge
+
+
+def _result_types(
+    op: Op, attrs: tuple[Any, ...], types: tuple[TensorType, ...]
+) -> tuple[TensorType, ...]:
+    """What the type rule says, which long paths ask for again and again."""
+    key = (op, attrs, types, config.default_dtype())
+    found = _known_results.get(key)
+    if found is None:
+        found = op.result_types(types, dict(zip(op.attrs, attrs, strict=True)))
+        if len(_known_results) >= _MOST_RESULTS:
+            _known_results.clear()
+        _known_results[key] = found
+    return found
+
+
+_known_results: dict[Any, tuple[TensorType, ...]] = {}
+_MOST_RESULTS = 10_000
 
 
 def _ends_gradients(edge: Edge) -> bool:

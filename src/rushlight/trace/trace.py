@@ -245,8 +245,7 @@ class Trace:
         """
         if self.no_windows and any(value is v for v in self.no_windows):
             return value, view
-        count = numel(value.type.shape)
-        if numel(view.shape) == count or _read_once(view) == count:
+        if is_everything(view, value.type):
             return value, view
         # by its buffer, which window_bases keeps alive: the id of a value could come again
         key = (id(value.buffer), value.type.dtype, view)
@@ -508,9 +507,10 @@ def number_type(number: Any) -> TensorType:
     return NUMBER_TYPES[of_number(number)]  # type: ignore[arg-type]
 
 
-def _read_once(view: AnyView) -> int:
-    """How many elements a view reads, not counting how often."""
-    return numel([n for n, stride in zip(view.shape, view.strides, strict=True) if stride])
+def is_everything(view: AnyView, type: TensorType) -> bool:
+    """Whether a view reads all elements of a value, each once or each again and again."""
+    once = [n for n, stride in zip(view.shape, view.strides, strict=True) if stride]
+    return type.numel in (numel(view.shape), numel(once))
 
 
 _STEADY = "what follows is steady"
