@@ -177,10 +177,15 @@ def _pushed(example: str, name: str, of_floats: bool) -> Any:
 
 
 def _batches(example: str, name: str, of_floats: bool) -> bool:
+    """With the floating tensors, or with integers as they are, different for each sample."""
     zeros = rushlight.zeros(2, dtype=rushlight.float64)
 
     def sample(by: Any) -> Any:
-        return tuple(tensors_in(results(example, name, _shifted(by, of_floats))[0]))
+        def vary(x: Any) -> Any:
+            is_moved = x.dtype.is_floating_point or x.dtype.is_complex or not of_floats
+            return x + by.to(x.dtype) if is_moved else x
+
+        return tuple(tensors_in(results(example, name, vary)[0]))
 
     return _works(lambda: rushlight.func.vmap(sample, randomness="different")(zeros))
 

@@ -78,5 +78,32 @@ def test_assigning_and_padding_with_a_number_that_does_not_fit():
     assert x.tolist() == [0, 0]
 
 
+BOUNDS = {
+    "clamp": lambda m, x, v: x.clamp(max=v), "clamp of both": lambda m, x, v: m.clip(x, -v, v),
+    "clamp_": lambda m, x, v: x.clamp_(min=-v), "clamp_min": lambda m, x, v: x.clamp_min(v),
+    "clamp_max": lambda m, x, v: m.clamp_max(x, v),
+    "where": lambda m, x, v: m.where(x > 0, v, x),
+    "where method": lambda m, x, v: x.where(x > 0, v),
+    "hardtanh": lambda m, x, v: m.nn.functional.hardtanh(x, -v, v),
+    "threshold": lambda m, x, v: m.threshold(x, v, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("kind", ["int64", "int32", "int8", "uint8", "float16", "float32"])
+def test_a_bound_that_the_dtype_cannot_hold_is_refused_as_in_pytorch(name, kind):
+    if kind.startswith("float") and name in ("hardtanh", "threshold"):
+        return  # PyTorch says that these numbers are infinite
+    for value in (3, 300, 2**31, 1e30, 2.5):
+        outcomes = []
+        for lib in (rushlight, torch):
+            x = lib.tensor([1, 5], dtype=getattr(lib, kind))
+            try:
+                outcomes.append(BOUNDS[name](lib, x, value).tolist())
+            except RuntimeError:
+                outcomes.append("refused")
+        assert outcomes[0] == outcomes[1], value
+
+
 def test_a_0d_bfloat16_tensor_is_a_number():
     assert rushlight.tensor(1.5, dtype=rushlight.bfloat16).tolist() == 1.5

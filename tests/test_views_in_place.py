@@ -375,3 +375,24 @@ def test_views_of_what_is_detached_in_place_keep_their_history() -> None:
     assert (base.requires_grad, view.requires_grad, view.is_leaf) == (False, True, False)
     view.sum().backward()
     assert weight.grad.tolist() == [2, 2, 0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.t_(), lambda x: x.transpose_(0, 1), lambda x: x.transpose_(0, 0),
+        lambda x: x.squeeze_(), lambda x: x.squeeze_(0), lambda x: x.unsqueeze_(0),
+        lambda x: x.swapaxes_(0, 1), lambda x: x.swapdims_(0, 1), lambda x: x.resize_(3, 1),
+        lambda x: x.resize_(1, 3), lambda x: x.resize_(4, 4), lambda x: x.resize_(0),
+        lambda x: x.as_strided_((3,), (1,)), lambda x: x.add_(1).resize_(9).t_(),
+        lambda x: x.view(3, 1).t_(), lambda x: x[0].unsqueeze_(0), lambda x: x.detach_(),
+    ],
+)  # fmt: skip
+def test_versions_count_what_becomes_a_view(change) -> None:
+    torch = pytest.importorskip("torch")
+    versions = []
+    for lib in (rushlight, torch):
+        x = lib.zeros(1, 3)
+        change(x)
+        versions.append(x._version)
+    assert versions[0] == versions[1]

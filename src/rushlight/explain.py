@@ -34,8 +34,8 @@ class Explanation:
             parts += [f"      {m}" for m in self.misses]
         c = compiled.kernels.counters
         parts.append(
-            f"this process: {c.kernels} kernels compiled in {c.seconds:.2f} s, "
-            f"{c.disk_hits} found on disk"
+            f"this process: {c.kernels} kernels compiled and {c.disk_hits} found on disk, in "
+            f"{c.seconds:.2f} s"
         )
         return "\n".join(parts)
 

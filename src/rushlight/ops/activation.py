@@ -17,6 +17,7 @@ from rushlight.ops.elementwise import (
     pointwise,
     the_tensor,
 )
+from rushlight.ops.fill_value import holds
 from rushlight.ops.registry import Op, public, recorder
 from rushlight.ops.transcendental import SIGMOID, SQRT_HALF, normal_density, normal_distribution
 
@@ -125,6 +126,7 @@ def hardtanh(
         raise RuntimeError(
             "hardtanh: cannot do hardtanh on an unsigned type with negative limits"
         )
+    _check_whole("hardtanh", kind, min_val, max_val)
     return applied(HARDTANH, input, inplace, low=min_val, high=max_val)
 
 
@@ -165,12 +167,21 @@ def threshold(input: Any, threshold: float, value: float, inplace: bool = False)
     >>> torch.nn.functional.threshold(torch.tensor([0.5, 2.0]), 1.0, -1.0)
     tensor([-1.,  2.])
     """
+    _check_whole("threshold", the_tensor("threshold", input).dtype, threshold, value)
     return applied(THRESHOLD, input, inplace, threshold=threshold, value=value)
+
+
+def _check_whole(op: str, kind: dt.dtype, *numbers: float) -> None:
+    """Raise for a number that a tensor of integers cannot be compared with or hold."""
+    for number in numbers:
+        if kind.is_integral and not holds(kind, number):
+            raise errors.value_overflows(op, number, kind)
 
 
 @public("torch", name="threshold", inplace=True, out=True)
 def _threshold(input: Any, threshold: float, value: float) -> Any:
     """x where it is above the threshold, value elsewhere."""
+    _check_whole("threshold", input.dtype, threshold, value)
     return THRESHOLD(input, threshold=threshold, value=value)
 
 

@@ -496,7 +496,7 @@ def masked_select(input: Any, mask: Any) -> Any:
     """The elements where the mask holds, in order, as a vector.
 
     >>> x = torch.tensor([-1.0, 2.0, 3.0])
-    >>> torch.masked_select(x, x > 0)
+    >>> torch.masked_select(x, x.abs() > 1)
     tensor([2., 3.])
     """
     if not is_mask(mask) or mask.dtype is not dt.bool_:

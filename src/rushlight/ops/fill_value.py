@@ -37,6 +37,18 @@ def checked_value(op: str, value: Any, kind: dtype) -> Any:
     return int(value) % (1 << 8 * kind.itemsize) if kind.is_unsigned else value
 
 
+def check_number(op: str, value: Any, kind: dtype) -> None:
+    """Raise for a Python number that a tensor of `kind` meets, and that `kind` cannot hold: one
+    of a higher category makes it another dtype first.
+    """
+    if type(value) is not int and type(value) is not float:
+        return
+    if kind.is_integral and (type(value) is float or kind is dt.bool_):
+        return
+    if not kind.is_complex and not holds(kind, value):
+        raise errors.value_overflows(op, value, kind)
+
+
 def holds(kind: dtype, value: complex) -> bool:
     """Whether a number is within the range of a dtype (its fraction may be lost)."""
     if kind is dt.bool_:

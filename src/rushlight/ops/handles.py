@@ -153,12 +153,14 @@ def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
         _grow(input, needed)
     view = View(shape, views.contiguous_strides(shape), input._offset)
     set_view(input, views.seen_as(view, input._view))
+    input._storage.version += 1
     return input
 
 
 def _grow(x: Any, count: int) -> None:
-    flat = memory_of(x)
+    flat, version = memory_of(x), x._storage.version
     x._storage = in_memory(constant_pad(flat, (0,), (count - flat.numel(),)))._storage
+    x._storage.version = version
     x._base = None
 
 

@@ -242,8 +242,9 @@ def getitem(input: Any, key: Any) -> Any:
 
     >>> import rushlight as torch
     >>> x = torch.arange(6).view(2, 3)
-    >>> x[1, ::2], x[x > 3]
-    (tensor([3, 5]), tensor([4, 5]))
+    >>> x[1, ::2], x[[False, True]], x[:, [2, 0]]
+    (tensor([3, 5]), tensor([[3, 4, 5]]), tensor([[2, 0],
+            [5, 3]]))
     """
     if _is_tensor(key) and key.dtype is dt.int64 and input._shape:
         return INDEX(input, key, dims=(0,), wraps=True)

@@ -557,6 +557,7 @@ def _become(x: Any, viewed: Any) -> Any:
         x._node, x._output = viewed._node, viewed._output
     if x._base is not None:
         x._chain, x._seen = viewed._chain, viewed._seen
+    x._storage.version += 1  # nothing was written, but the handle is another (as in PyTorch)
     return x
 
 

@@ -23,6 +23,7 @@ from rushlight.ops.elementwise import (
     scaled,
     zeros_of,
 )
+from rushlight.ops.fill_value import check_number
 from rushlight.ops.registry import OPS, documented, no_derivative, public
 
 # -- where
@@ -45,12 +46,21 @@ def where(condition: Any, *values: Any, **named: Any) -> Any:
         if len(given) != 2:
             raise TypeError("where() takes condition, or condition, input and other")
         values = given["input"], given["other"]
+    _check_choices(*values)
     return WHERE(condition, *values)
+
+
+def _check_choices(input: Any, other: Any) -> None:
+    """Whole numbers beside a tensor of integers are of its dtype."""
+    for number, tensor in ((input, other), (other, input)):
+        if hasattr(tensor, "_storage") and tensor.dtype.is_integral:
+            check_number("where", number, tensor.dtype)
 
 
 @public("Tensor", name="where")
 def _where_method(input: Any, condition: Any, other: Any) -> Any:
     """input where the condition holds, other elsewhere."""
+    _check_choices(input, other)
     return WHERE(condition, input, other)
 
 
@@ -181,6 +191,8 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     check_tensors("clamp", input=input)
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    check_number("clamp", min, input.dtype)
+    check_number("clamp", max, input.dtype)
     if max is None:
         return CLAMP_MIN(input, min)
     if min is None:
@@ -205,6 +217,7 @@ def clamp_min(input: Any, min: Any) -> Any:
     tensor([0., 2.])
     """
     check_tensors("clamp_min", input=input)
+    check_number("clamp_min", min, input.dtype)
     return CLAMP_MIN(input, min)
 
 
@@ -216,6 +229,7 @@ def clamp_max(input: Any, max: Any) -> Any:
     tensor([-1.,  0.])
     """
     check_tensors("clamp_max", input=input)
+    check_number("clamp_max", max, input.dtype)
     return CLAMP_MAX(input, max)
 
 
