@@ -74,6 +74,27 @@ def test_equations_of_vectors():
     root = np.linalg.cholesky(POSITIVE)
     check("cholesky_solve", normal(2, 4, 3), root, grad=False)
     check("cholesky_inverse", root, grad=False)
+    check("cholesky_inverse", root[:, :0, :0], grad=False)
+    check_error(RuntimeError, "linalg.lu_solve", A, np.ones((2, 4), np.int32), normal(2, 3, 1))
+
+
+@pytest.mark.parametrize("adjoint", [True, False])
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_lu_solve_makes_nan_of_what_needs_an_infinite_row(adjoint, zero):
+    packed = np.array([[2.0, 1.0, 3.0], [1.0, 1.5, 4.0], [3.0, 4.0, 5.0]])
+    packed[zero, zero] = 0
+    b, pivots = (
+        np.array([[1.0, 0.0], [2.0, math.inf], [3.0, 5.0]]),
+        np.array([2, 3, 3], np.int32),
+    )
+    check("linalg.lu_solve", packed, pivots, b, adjoint=adjoint, grad=False)
+
+
+def test_large_triangles():
+    for size in (32, 33, 100):
+        a, b = normal(2, size, size) + 20 * np.eye(size), normal(2, size, 3)
+        for upper in (True, False):
+            check("linalg.solve_triangular", a, b, upper=upper, grad=False)
 
 
 def test_equations_without_solution():

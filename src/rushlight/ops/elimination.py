@@ -1,5 +1,5 @@
 """Elimination in NumPy, for what its LAPACK does not tell: LU factors, which pivot of a
-singular matrix is zero, and what solves triangles with zeros on the diagonal.
+singular matrix is zero, and what solves triangles.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Any  # arrays
 import numpy as np
 
 Array = Any
+_BLOCK = 32  # rows that are solved one by one before all others are told of them
 
 
 def sizes_of(x: Array) -> Array:
@@ -45,12 +46,21 @@ def first_zero_pivot(a: Array) -> int:
     return int(info) or 1 + int(sizes_of(np.diagonal(packed)).argmin())
 
 
-def substituted(a: Array, b: Array, upper: bool) -> Array:
-    """X of A X = B for one triangle A: infinite or NaN where a zero divides."""
-    x = np.array(b)
-    rows = range(len(x))
+def substituted(a: Array, b: Array, upper: bool, unit: bool) -> Array:
+    """X of A X = B for one triangle of A: what a zero on its diagonal divides, and what needs
+    that, is infinite or NaN.
+    """
+    if upper:
+        turned = np.ascontiguousarray(a[..., ::-1, ::-1]), b[..., ::-1, :]
+        return substituted(*turned, upper=False, unit=unit)[..., ::-1, :]
+    x, size = b.copy(), a.shape[-1]
     with np.errstate(all="ignore"):
-        for i in reversed(rows) if upper else rows:
-            known = slice(i + 1, None) if upper else slice(i)
-            x[i] = (x[i] - a[i, known] @ x[known]) / a[i, i]
+        for first in range(0, size, _BLOCK):
+            last = min(first + _BLOCK, size)
+            for i in range(first, last):
+                row = x[..., i : i + 1, :]
+                row -= a[..., i : i + 1, first:i] @ x[..., first:i, :]
+                if not unit:
+                    row /= a[..., i : i + 1, i : i + 1]
+            x[..., last:, :] -= a[..., last:, first:last] @ x[..., first:last, :]
     return x

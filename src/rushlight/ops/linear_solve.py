@@ -133,7 +133,7 @@ def _inverse(input: Any) -> Any:
     return inv(input)
 
 
-def _matched(op: str, a: Any, b: Any, left: bool) -> tuple[Any, Any]:
+def matched(op: str, a: Any, b: Any, left: bool) -> tuple[Any, Any]:
     """Both over their common batches."""
     rows = b.shape[-2] if left else b.shape[-1]
     if rows != a.shape[-1]:
@@ -172,7 +172,7 @@ def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -
     b = B.unsqueeze(-1) if is_vector else B
     if b.ndim < 2:
         check_matrix("linalg.solve", b, "B")
-    a, b = _matched("linalg.solve", A, b, left or is_vector)
+    a, b = matched("linalg.solve", A, b, left or is_vector)
     if left or is_vector:
         made, info = SOLVE(a, b, turned=False)
     else:
@@ -202,21 +202,7 @@ def _check_solved(op: str, info: Any) -> None:
 # -- triangular matrices
 
 
-def _triangle(a: Array, upper: bool, unit: bool) -> Array:
-    a = np.triu(a) if upper else np.tril(a)
-    if unit:
-        at = np.arange(a.shape[-1])
-        a[..., at, at] = 1
-    return a
-
-
-@takes_batches
-def _triangular_solutions(a: Array, b: Array, upper: bool, unit: bool) -> Array:
-    a = _triangle(a, upper, unit)
-    made, info = attempted(np.linalg.solve, a, b)
-    for at in map(tuple, np.argwhere(info)):
-        made[at] = substituted(a[at], b[at], upper)
-    return made
+_triangular_solutions = takes_batches(substituted)
 
 
 def _triangular_vjp(g: Any, out: Any, a: Any, b: Any, upper: bool, unit: bool) -> Any:
@@ -251,7 +237,7 @@ def solve_triangular(
     check_square("linalg.solve_triangular", A)
     check_matrix("linalg.solve_triangular", B, "B")
     _check_pair("linalg.solve_triangular", A, B)
-    a, b = _matched("linalg.solve_triangular", A, B, left)
+    a, b = matched("linalg.solve_triangular", A, B, left)
     if left:
         return SOLVE_TRIANGULAR(a, b, upper=bool(upper), unit=bool(unitriangular))
     return SOLVE_TRIANGULAR(a.mT, b.mT, upper=not upper, unit=bool(unitriangular)).mT
@@ -282,7 +268,7 @@ def cholesky_inverse(L: Any, upper: bool = False) -> Any:
             [-0.5000,  1.0000]])
     """
     check_square("cholesky_inverse", L)
-    if not L.is_meta:
+    if L.numel() and not L.is_meta:
         is_zero = L.diagonal(0, -2, -1) == 0
         first = WHERE(is_zero.any(-1), 1 + is_zero.to(dt.int64).argmax(-1), 0)
         _check_inverse("cholesky_inverse", first)

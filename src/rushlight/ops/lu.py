@@ -7,13 +7,13 @@ from typing import Any  # operands are tensors, arrays in host functions
 import numpy as np
 
 from rushlight import dtypes as dt
-from rushlight import errors
+from rushlight import errors, views
 from rushlight.ir.host import takes_batches
 from rushlight.ops import batching, elimination, return_types
 from rushlight.ops.joining import cat
 from rushlight.ops.linear_algebra import Array, check_matrix, check_square
-from rushlight.ops.linear_solve import solve_triangular
-from rushlight.ops.ranges import EYE
+from rushlight.ops.linear_solve import matched, solve_triangular
+from rushlight.ops.ranges import ARANGE, EYE
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
 
 _factors = takes_batches(elimination.factors)
@@ -193,12 +193,23 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
         raise errors.mixed_dtypes("linalg.lu_solve", LU.dtype, B.dtype)
     if not left:
         return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
+    B = matched("linalg.lu_solve", LU, B, True)[1]
     p, lower, upper = lu_unpack(LU, pivots)
     if adjoint:
         half = solve_triangular(upper.mH, B, upper=False)
-        return p @ solve_triangular(lower.mH, half, upper=True, unitriangular=True)
-    half = solve_triangular(lower, p.mT @ B, upper=False, unitriangular=True)
+        turned = solve_triangular(lower.mH, half, upper=True, unitriangular=True)
+        return _rows(turned, p)
+    half = solve_triangular(lower, _rows(B, p.mT), upper=False, unitriangular=True)
     return solve_triangular(upper, half, upper=True)
+
+
+def _rows(x: Any, permutation: Any) -> Any:
+    """The product, without NaN in all rows where one is infinite."""
+    size = x.shape[-2]
+    at = ((permutation != 0) * ARANGE(0, 1, length=size, dtype=dt.int64)).sum(-1)
+    batch = views.broadcast_shapes("linalg.lu_solve", x.shape[:-2], at.shape[:-1])
+    places = at.unsqueeze(-1).expand(*batch, size, x.shape[-1])
+    return x.expand(*batch, *x.shape[-2:]).gather(-2, places)
 
 
 @public("torch", "Tensor", name="lu_solve", out=True)
