@@ -221,6 +221,22 @@ def test_a_compiled_function_is_planned_whole(nothing_whole) -> None:
     assert chain.reason == ""
 
 
+def test_gradients_of_samples_are_summed_up_as_in_one_program(nothing_whole) -> None:
+    """`ir/sums.py` makes the sum in the product, which rounds once."""
+    torch.manual_seed(0)
+    x, y = torch.randn(6, 5), torch.randn(6, 7)
+    w = torch.randn(5, 7, requires_grad=True)
+
+    def summed() -> list[float]:
+        losses = torch.vmap(lambda a, b: (torch.outer(a, b) * w.tanh().sin().cos()).sum())
+        return torch.autograd.grad(losses(x, y).sum(), w)[0].flatten().tolist()
+
+    found = summed()
+    repeats.cuts = lambda steps: []
+    local.trace = Trace()
+    assert summed() == found
+
+
 def test_loops_are_found_by_their_ops() -> None:
     ops = list(itertools.islice(itertools.cycle("abcd"), 40))
     found = list(repeats._repeats(["x", *ops, "y", "z"]))

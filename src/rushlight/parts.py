@@ -123,9 +123,7 @@ def _read(buffer: Any, leaf: Leaf) -> Any:
 def parted(edge: Edge, request: Request, plan_whole: Callable[[], Any]) -> PartedProgram | None:
     """The program of a request in parts; None where the path is to be planned whole."""
     path = edge.path()
-    if len(path) < repeats.FEWEST:
-        return None
-    if any(step.kind == "mark" and step.attrs for step in path):  # ranges of a profile
+    if len(path) < repeats.FEWEST or any(map(_binds, path)):
         return None
     if len(set(request.fresh)) < len(request.fresh):
         return None
@@ -139,6 +137,14 @@ def parted(edge: Edge, request: Request, plan_whole: Callable[[], Any]) -> Parte
     bounds = pairwise([0, *cuts, len(steps)])
     pieces = _sunk([steps[first:end] for first, end in bounds])
     return PartedProgram(path, list(_parts(pieces, maker, request)), plan_whole)
+
+
+def _binds(step: Edge) -> bool:
+    """Whether a path with this step is to stay whole: sums over the batches of `vmap` are made
+    where their terms are (`ir/sums.py`), with other roundings, and ranges of a profile are told
+    from the path.
+    """
+    return any(t.levels for t in step.outs) or (step.kind == "mark" and bool(step.attrs))
 
 
 def _sunk(pieces: Sequence[Sequence[Edge]]) -> list[list[Edge]]:
