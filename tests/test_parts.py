@@ -221,19 +221,23 @@ def test_a_compiled_function_is_planned_whole(nothing_whole) -> None:
     assert chain.reason == ""
 
 
-def test_gradients_of_samples_are_summed_up_as_in_one_program(nothing_whole) -> None:
+def test_gradients_of_samples_are_summed_up_as_in_one_program(
+    nothing_whole, monkeypatch
+) -> None:
     """`ir/sums.py` makes the sum in the product, which rounds once."""
+    monkeypatch.setattr(repeats, "cuts", lambda steps: list(range(1, len(steps))))
     torch.manual_seed(0)
-    x, y = torch.randn(6, 5), torch.randn(6, 7)
-    w = torch.randn(5, 7, requires_grad=True)
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    x = torch.randn(60, 3)
 
-    def summed() -> list[float]:
-        losses = torch.vmap(lambda a, b: (torch.outer(a, b) * w.tanh().sin().cos()).sum())
-        return torch.autograd.grad(losses(x, y).sum(), w)[0].flatten().tolist()
+    def summed() -> list[list[float]]:
+        net.zero_grad()
+        torch.vmap(net)(x).square().sum().backward()
+        return [p.grad.flatten().tolist() for p in net.parameters()]
 
     found = summed()
-    repeats.cuts = lambda steps: []
-    local.trace = Trace()
+    monkeypatch.setattr(repeats, "cuts", lambda steps: [])
+    monkeypatch.setattr(local, "trace", Trace())
     assert summed() == found
 
 
