@@ -57,6 +57,11 @@ def numel(shape: Sequence[int]) -> int:
 
 
 def contiguous_strides(shape: Sequence[int]) -> Shape:
+    return _contiguous_strides(tuple(shape))
+
+
+@lru_cache(REMEMBERED)
+def _contiguous_strides(shape: Shape) -> Shape:
     strides = []
     step = 1
     for size in reversed(shape):

@@ -98,11 +98,28 @@ def plan_contraction(
         raise ValueError(f"a contraction of {A.dtype} with {B.dtype} needs a cast first")
     if 0 in (prod(b), prod(m), prod(n)):
         return []
-    views = [out, *(epilogue.operands if epilogue else ())]
-    problem = _Problem(b, m, n, k, A, B, views)
-    problem = _bound_tables(_choose_lanes(_fold_batch(problem), target))
-    unit = "matrix" if has_matrix_unit and A.dtype == "bfloat16" else "vector"
-    return [_launch(problem, epilogue, target, unit, workers)]
+    operands = (A, B, out, *(epilogue.operands if epilogue else ()))
+    layouts = tuple([(o.dtype, o.batch, o.rows, o.columns) for o in operands])
+    written = (epilogue.key, epilogue.returns) if epilogue else None
+    key = (b, m, n, k, layouts, written, target, workers, has_matrix_unit)
+    launch = _planned.get(key)
+    if launch is None:
+        if len(_planned) >= MANY_PLANS:
+            _planned.clear()
+        numbered = [replace(o, buffer=BufferRef(i)) for i, o in enumerate(operands)]
+        problem = _Problem(b, m, n, k, numbered[0], numbered[1], numbered[2:])
+        problem = _bound_tables(_choose_lanes(_fold_batch(problem), target))
+        unit = "matrix" if has_matrix_unit and A.dtype == "bfloat16" else "vector"
+        launch = _planned[key] = _launch(problem, epilogue, target, unit, workers)
+    places = tuple([operands[at.buffer].buffer for at in launch.pointers])
+    return [replace(launch, pointers=places)]
+
+
+MANY_PLANS = 256
+_planned: dict[tuple[object, ...], Launch] = {}
+"""Launches on numbered operands, since the layers of a model are much alike: where operands lie
+is put in afterwards.
+"""
 
 
 # ---- shapes

@@ -217,12 +217,15 @@ class GroupKernel:
         facts = self.facts[e]
         if facts.number >= 0:
             return facts
-        below = [self._describe(a) for a in e.args]
         access = self._access_of(e)
         nest = self.nest
-        lane = any(f.varies_lane for f in below)
-        inner = any(f.varies_inner for f in below)
-        phase = max((f.phase for f in below), default=0)
+        lane = inner = False
+        phase = 0
+        for arg in e.args:
+            below = self._describe(arg)
+            lane = lane or below.varies_lane
+            inner = inner or below.varies_inner
+            phase = max(phase, below.phase)
         if access is not None:
             lane = lane or bool(access.strides) and access.strides[nest.lane] != 0
             inner = inner or access.varies(nest.inner_dims) or (nest.mode == "column" and lane)

@@ -126,7 +126,7 @@ class Fusion:
         """Store a node wherever an inlined chain would get long: kernels stay of a size."""
         depth: dict[Node, int] = {}
         for node in self.order:
-            below = (depth.get(n, 0) for n, _ in node.args if n not in self.stored)
+            below = [depth[n] for n, _ in node.args if n not in self.stored]
             depth[node] = 1 + max(below, default=0)
             if depth[node] > MAX_DEPTH and node not in self.stored:
                 self.stored.add(node)

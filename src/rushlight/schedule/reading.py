@@ -108,15 +108,16 @@ class Reader:
 
     def _inline(self, node: Node, place: _Place) -> Expression:
         self.inlined.add(node)
+        if node.op == "map" or node.op == "cast":
+            return Expression(node.op, node, None, self._arguments(node, place))
         if node.op == "iota":
             strides = tuple(1 if d == node.attrs[0] else 0 for d in range(len(node.shape)))
             counted = self._compose(node, place.view, View(node.shape, strides, 0))
             return Expression("iota", node, counted)
         if node.op == "random":
             return Expression("random", node, place.view, self._arguments(node, place))
-        if node.op == "gather":
-            return self._gather(node, place)
-        return Expression(node.op, node, None, self._arguments(node, place))
+        assert node.op == "gather", node
+        return self._gather(node, place)
 
     def _gather(self, node: Node, place: _Place) -> Expression:
         view = self._compose(node, place.view, node.attrs[0])
@@ -128,12 +129,13 @@ class Reader:
         return made
 
     def _arguments(self, node: Node, place: _Place, first: int = 0) -> list[Expression]:
-        return [
-            self._read(child, place)
-            if own is None
-            else self._read(child, self._at(self._compose(node, place.view, own)))
-            for child, own in node.args[first:]
-        ]
+        found = []
+        for child, own in node.args[first:]:
+            at = place
+            if own is not None:
+                at = self._at(self._compose(node, place.view, own))
+            found.append(at.known.get(child) or self._read(child, at))
+        return found
 
     def _compose(self, node: Node, outer: View, inner: View) -> View:
         found = views.read_through(outer, inner)
