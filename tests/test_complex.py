@@ -110,6 +110,26 @@ def test_a_part_that_is_zero_stays_so_where_the_other_overflows(name: str, z: co
     assert repr(ours) == repr(theirs)
 
 
+def test_what_is_divided_by_infinity_is_zero() -> None:
+    parts = [math.inf, -math.inf, 1.5, -1.5, 0.0]
+    divisors = [complex(x, y) for x in parts for y in parts if math.inf in (abs(x), abs(y))]
+    for kind in (torch.complex64, torch.complex128):
+        made = (3 - 2j) / torch.tensor(divisors, dtype=kind)
+        assert made.tolist() == [0j] * len(divisors)
+        assert torch.tensor(divisors, dtype=kind).reciprocal().eq(0).all()
+
+
+@pytest.mark.parametrize("name", ["asin", "acos", "atan", "asinh", "acosh", "atanh"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_inverse_functions_at_infinity(name: str, dtype: str) -> None:
+    parts = [math.inf, -math.inf, 1.5, -1.5, 0.0, -0.0]
+    found = [complex(x, y) for x in parts for y in parts if math.inf in (abs(x), abs(y))]
+    ours = getattr(torch, name)(torch.tensor(found, dtype=getattr(torch, dtype))).numpy()
+    expected = np.array([getattr(cmath, name)(z) for z in found])
+    for part in ("real", "imag"):
+        np.testing.assert_allclose(getattr(ours, part), getattr(expected, part), rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["exp", "sinh", "cosh", "sin", "cos", "tan", "tanh"])
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_at_infinity_what_has_a_value_in_c_has_it(name: str, dtype: str) -> None:

@@ -43,7 +43,8 @@ def _mul(k: Builder, a: Pair, b: Pair) -> Pair:
 def _div(k: Builder, a: Pair, b: Pair) -> Pair:
     """Scaled by the larger part of the divisor, whose square neither overflows nor vanishes."""
     size = k.max(k.abs(b.re), k.abs(b.im))
-    c, d = b.re / size, b.im / size
+    c = k.select(_is_infinite(k, b.re), k.copysign(1.0, b.re), b.re / size)
+    d = k.select(_is_infinite(k, b.im), k.copysign(1.0, b.im), b.im / size)
     square = c * c + d * d
     return Pair(
         (a.re * c + a.im * d) / square / size,
@@ -280,25 +281,26 @@ def _roots(k: Builder, z: Pair) -> tuple[Pair, Pair]:
 
 def _asin(k: Builder, z: Pair) -> Pair:
     minus, plus = _roots(k, z)
-    return Pair(
-        k.atan2(z.re, minus.re * plus.re - minus.im * plus.im),
-        k.asinh(minus.re * plus.im - minus.im * plus.re),
-    )
+    is_far = _is_infinite(k, z.re) | _is_infinite(k, z.im)
+    beside = k.select(is_far, k.abs(z.im), minus.re * plus.re - minus.im * plus.im)
+    inner = k.asinh(minus.re * plus.im - minus.im * plus.re)
+    return Pair(k.atan2(z.re, beside), k.select(is_far, k.copysign(math.inf, z.im), inner))
 
 
 def _acos(k: Builder, z: Pair) -> Pair:
     minus, plus = _roots(k, z)
-    return Pair(
-        k.atan2(minus.re, plus.re) * 2,
-        k.asinh(plus.re * minus.im - plus.im * minus.re),
-    )
+    is_far = _is_infinite(k, z.re) | _is_infinite(k, z.im)
+    turn = k.select(is_far, k.atan2(k.abs(z.im), z.re), k.atan2(minus.re, plus.re) * 2)
+    inner = k.asinh(plus.re * minus.im - plus.im * minus.re)
+    return Pair(turn, k.select(is_far, -k.copysign(math.inf, z.im), inner))
 
 
 def _acosh(k: Builder, z: Pair) -> Pair:
     minus, plus = _sqrt(k, Pair(z.re - 1, z.im)), _sqrt(k, Pair(z.re + 1, z.im))
+    is_far = _is_infinite(k, z.re) | _is_infinite(k, z.im)
+    turn = k.select(is_far, k.atan2(z.im, z.re), k.atan2(minus.im, plus.re) * 2)
     return Pair(
-        k.asinh(minus.re * plus.re + minus.im * plus.im),
-        k.atan2(minus.im, plus.re) * 2,
+        k.select(is_far, math.inf, k.asinh(minus.re * plus.re + minus.im * plus.im)), turn
     )
 
 
@@ -312,9 +314,12 @@ def _atanh(k: Builder, z: Pair) -> Pair:
     far = k.log1p(x * 4 / (apart * apart + square)) * 0.25
     at_pole = k.eq(apart, 0) & (square < EPS_SQUARED)
     real = k.select(at_pole, (LN2 - k.log(k.abs(z.im))) * 0.5, far)
+    angle = k.atan2(z.im * 2, apart * (x + 1) - square) * 0.5
+    is_far = _is_infinite(k, z.re) | _is_infinite(k, z.im)
+    quarter = k.copysign(math.pi / 2, z.im)
     return Pair(
-        k.copysign(real, z.re),
-        k.atan2(z.im * 2, apart * (x + 1) - square) * 0.5,
+        k.copysign(k.select(is_far, 0, real), z.re),
+        k.select(is_far & k.eq(z.im, z.im), quarter, angle),
     )
 
 
