@@ -102,6 +102,10 @@ def test_indices_of_a_dimension_do_not_count_from_its_end(name, pending):
     check_error(IndexError, name, np.ones(3), 0, np.array([0, -1]), *NEGATIVE[name])
 
 
+def lib_of(x):
+    return torch if isinstance(x, torch.Tensor) else rushlight
+
+
 RANGES = {
     "index_select": lambda x, i: x.index_select(0, i),
     "index_add": lambda x, i: x.index_add(0, i, x[:1]),
@@ -117,6 +121,16 @@ RANGES = {
     "scatter_add": lambda x, i: x.scatter_add(0, i[:, None], x),
     "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None], x, "sum"),
     "scatter_reduce prod": lambda x, i: x.scatter_reduce(0, i[:, None], x, "prod"),
+    "embedding": lambda x, i: lib_of(x).nn.functional.embedding(i, x),
+    "embedding padded": lambda x, i: lib_of(x).nn.functional.embedding(i, x, padding_idx=0),
+    "embedding_bag": lambda x, i: lib_of(x).nn.functional.embedding_bag(i[None], x),
+    "embedding_bag max": lambda x, i: lib_of(x).nn.functional.embedding_bag(
+        i[None], x, mode="max"
+    ),
+    "max_unpool": lambda x, i: lib_of(x).nn.functional.max_unpool1d(
+        x[:1, :1], i[None], kernel_size=2
+    ),
+    "searchsorted": lambda x, i: lib_of(x).searchsorted(x[0, :1], x[:1, 0], sorter=i),
     "scatter_reduce alone": lambda x, i: x.scatter_reduce(
         0, i[:, None], x, "mean", include_self=False
     ),

@@ -185,6 +185,22 @@ def test_ctc(reduction, blank):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("padding", [-1, 5, 255])
+def test_ctc_reads_no_labels_behind_the_end_of_a_sequence(padding):
+    labels = np.array([[1, 2, 2, padding], [3, 3, padding, padding], [1] + [padding] * 3])
+    check("F.ctc_loss", scores(7, 3, 5), labels, [7, 5, 6], [3, 2, 1], second=False)
+
+
+@pytest.mark.parametrize("label", [-1, 5])
+def test_ctc_of_labels_that_are_no_classes_raises(label):
+    """PyTorch reads other memory."""
+    labels = rushlight.tensor([[1, label], [1, 2]])
+    with pytest.raises(
+        IndexError, match=rf"^ctc_loss: Target {label} at \[0, 1\] .* there are 5 classes"
+    ):
+        rushlight.nn.functional.ctc_loss(rushlight.zeros(7, 2, 5), labels, [7, 7], [2, 1])
+
+
 def test_ctc_with_labels_in_one_vector():
     labels = np.array([1, 2, 2, 3, 3, 1])
     lengths = (np.array([7, 5, 6]), np.array([3, 2, 1]))

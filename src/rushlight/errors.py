@@ -418,6 +418,8 @@ _RUNTIME_RANGES = (  # where PyTorch raises RuntimeError
     "multilabel_margin_loss",
     "masked_scatter",
     "pool_scatter",
+    "sorted_sequence",
+    "searchsorted",
     "embedding_bag",
 )
 
@@ -425,6 +427,10 @@ _RUNTIME_RANGES = (  # where PyTorch raises RuntimeError
 _CALLED = {  # what users call ops that are a part of what a function does
     "scatter_reduced": "scatter_reduce",
     "scatter_summed": "scatter_reduce",
+    "padded_embedding": "embedding",
+    "pool_scatter": "max_unpool",
+    "pool_gather": "max_unpool",
+    "sorted_sequence": "searchsorted",
 }
 
 

@@ -48,21 +48,23 @@ def _gather_lower(k: Any, x: Any, index: Any, dim: int) -> Any:
     return k.gather(x, _along(x.shape, dim, index.shape), _steps(k, x.shape, dim, index))
 
 
-def _gather_op(name: str) -> Op:
+def _gather_vjp(g: Any, out: Any, x: Any, index: Any, dim: int) -> Any:
+    return GATHER_SUM(g, index, shape=tuple(x.shape), dim=dim), None
+
+
+def gather_op(name: str, vjp: Any = _gather_vjp) -> Op:
+    """Elements along a dimension, for a function whose errors and gradients have its name."""
     return Op(
         name,
         attrs=("dim",),
         type=lambda x, index, dim: TensorType(index.shape, x.dtype),
         lower=_gather_lower,
-        vjp=lambda g, out, x, index, dim: (
-            GATHER_SUM(g, index, shape=tuple(x.shape), dim=dim),
-            None,
-        ),
+        vjp=vjp,
     )
 
 
-GATHER = _gather_op("gather")
-TAKE_ALONG = _gather_op("take_along_dim")
+GATHER = gather_op("gather")
+TAKE_ALONG = gather_op("take_along_dim")
 
 
 def _placed(k: Any, kind: str, base: Any, source: Any, index: Any, dim: int) -> Any:

@@ -217,6 +217,7 @@ def ctc_loss(
     steps, lengths = _lengths(input_lengths), _lengths(target_lengths)
     _check(scores, steps, lengths, blank)
     labels = _padded(targets if is_batched else targets.reshape(1, -1), lengths)
+    labels = _within(labels, lengths, scores.shape[2])
     from rushlight.arrays import tensor_of_array  # tensors come after ops
 
     counts = [tensor_of_array(np.array(n, np.int64), dt.int64) for n in (steps, lengths)]
@@ -257,6 +258,17 @@ def _check(scores: Any, steps: list[int], lengths: list[int], blank: int) -> Non
         )
     if not 0 <= blank < classes:
         raise RuntimeError(f"ctc_loss: blank must be in label range, got {blank} of {classes}")
+
+
+def _within(labels: Array, lengths: list[int], classes: int) -> Array:
+    """Labels that are classes, with zeros behind the length of each row, whatever was there."""
+    is_read = np.arange(labels.shape[1]) < np.array(lengths, np.int64).reshape(-1, 1)
+    wrong = np.argwhere(is_read & ((labels < 0) | (labels >= classes)))
+    if len(wrong):
+        place = tuple(int(i) for i in wrong[0])
+        found = ("target", int(labels[place]), classes, place)
+        raise errors.index_out_of_range("ctc_loss", "", "", found)
+    return np.where(is_read, labels, 0)
 
 
 def _padded(targets: Any, lengths: list[int]) -> Array:

@@ -69,21 +69,29 @@ def _without_padding(rows: Any, index: Any, padding_idx: int) -> Any:
     return WHERE((index == padding_idx).reshape(*index.shape, 1), 0, rows)
 
 
-PADDED_EMBEDDING = Op(  # as `embedding`, but rows read at padding_idx give no gradient
-    "padded_embedding",
-    attrs=("padding_idx", "scale_by_freq"),
-    type=lambda weight, index, **_: TensorType((*index.shape, weight.shape[1]), weight.dtype),
-    lower=lambda k, weight, index, **_: embedding_lower(k, weight, index),
-    vjp=lambda g, out, weight, index, padding_idx, scale_by_freq: (
-        EMBEDDING_GRAD(
-            _by_frequency(g, index, weight.shape[0]) if scale_by_freq else g,
-            index,
-            count=weight.shape[0],
-            padding_idx=padding_idx,
+def _padded_op(name: str) -> Op:
+    return Op(
+        name,
+        attrs=("padding_idx", "scale_by_freq"),
+        type=lambda weight, index, **_: TensorType(
+            (*index.shape, weight.shape[1]), weight.dtype
         ),
-        None,
-    ),
-)
+        lower=lambda k, weight, index, **_: embedding_lower(k, weight, index),
+        vjp=lambda g, out, weight, index, padding_idx, scale_by_freq: (
+            EMBEDDING_GRAD(
+                _by_frequency(g, index, weight.shape[0]) if scale_by_freq else g,
+                index,
+                count=weight.shape[0],
+                padding_idx=padding_idx,
+            ),
+            None,
+        ),
+    )
+
+
+# as `embedding`, but rows read at padding_idx give no gradient
+PADDED_EMBEDDING = _padded_op("padded_embedding")
+BAG_ROWS = _padded_op("embedding_bag")
 
 
 def _by_frequency(g: Any, index: Any, count: int) -> Any:
@@ -278,9 +286,7 @@ def embedding_bag(
     else:
         count = offsets.shape[0] - bool(include_last_offset)
         bags = _bag_numbers(offsets.narrow(0, 0, count), input.shape[0])
-    rows = PADDED_EMBEDDING(
-        weight, input, padding_idx=padding, scale_by_freq=bool(scale_grad_by_freq)
-    )
+    rows = BAG_ROWS(weight, input, padding_idx=padding, scale_by_freq=bool(scale_grad_by_freq))
     is_counted = input != padding if padding >= 0 else None
     return _bagged(rows, bags, count, mode, per_sample_weights, is_counted)
 

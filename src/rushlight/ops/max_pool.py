@@ -110,7 +110,7 @@ def pool_scatter_lower(k: Any, g: Any, index: Any, size: Sizes, kind: str) -> An
     base = k.full((rows, area), 0, wide.dtype)
     view = View((rows, own), (area, 0), 0)
     place = k.reshape(index, (rows, own))
-    made = k.scatter(kind, base, wide, view, [(place, 1, area)], "max_unpool")
+    made = k.scatter(kind, base, wide, view, [(place, 1, area)])
     return k.cast(k.reshape(made, (*g.shape[: len(g.shape) - len(size)], *size)), g.dtype)
 
 
@@ -119,7 +119,7 @@ def pool_gather_lower(k: Any, x: Any, index: Any, count: int) -> Any:
     _, area = planes(x.shape, count)
     view = View((rows, own), (area, 0), 0)
     place = k.reshape(index, (rows, own))
-    return k.reshape(k.gather(x, view, [(place, 1, area)], "max_unpool"), index.shape)
+    return k.reshape(k.gather(x, view, [(place, 1, area)]), index.shape)
 
 
 def _pool_scatter_vjp(h: Any, index: Any, size: Sizes, kind: str) -> Any:

@@ -16,7 +16,8 @@ from rushlight import errors, views
 from rushlight.argument_kinds import Ints
 from rushlight.ir.host import takes_batches
 from rushlight.ops import batching, return_types
-from rushlight.ops.advanced import GATHER
+from rushlight.ops.advanced import GATHER, gather_op
+from rushlight.ops.bounds import check_known
 from rushlight.ops.creation import unrelated
 from rushlight.ops.elementwise import check_one_tensor, check_operands, check_tensors
 from rushlight.ops.extremes import amax_vjp
@@ -520,6 +521,7 @@ def _search_lower(k: Any, sequence: Any, values: Any, side: str, dtype: Any) -> 
     return k.cast(k.host(search_rows, [(values.shape, dt.int64)], *ready, side=side)[0], dtype)
 
 
+SORTED = gather_op("sorted_sequence", NOT_DIFFERENTIABLE)
 SEARCH = Op(
     "searchsorted",
     attrs=("side", "dtype"),
@@ -573,7 +575,8 @@ def searchsorted(
                 f"torch.searchsorted(): sorter must be a tensor of long dtype but got "
                 f"{sorter.dtype!r}"
             )
-        sorted_sequence = sorted_sequence.gather(-1, sorter)
+        check_known("searchsorted", "sorter", sorter, sorted_sequence._shape[-1])
+        sorted_sequence = SORTED(sorted_sequence, sorter, dim=sorter.ndim - 1)
     where = "right" if right or side == "right" else "left"
     kind = dt.int32 if out_int32 else dt.int64
     return SEARCH(sorted_sequence.detach(), values.detach(), side=where, dtype=kind)
