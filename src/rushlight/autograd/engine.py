@@ -9,7 +9,6 @@ from typing import Any  # tensors come later
 
 from rushlight import config, errors
 from rushlight.autograd import nan_search, remembered
-from rushlight.autograd.grad_mode import enable_grad, no_grad
 from rushlight.devices import META
 from rushlight.dtypes import dtype
 from rushlight.ops import batching
@@ -85,7 +84,7 @@ def seed(root: Any, gradient: Any, index: int = 0) -> Any:
             f"grad can be implicitly created only for real scalar outputs but got "
             f"{root.dtype!r}"
         )
-    with no_grad():
+    with config.gradients_off():
         one = OPS["full"](shape=tuple(root.shape), value=1.0, dtype=root.dtype)
     return recorder.beside(one, root) if config.process.has_places else one
 
@@ -200,7 +199,7 @@ class Walk:
 
     def mode(self) -> Any:
         """Under forward mode gradients have tangents, so their ops must be differentiable."""
-        return enable_grad() if self.create_graph or config.scopes.levels else no_grad()
+        return config.gradients(bool(self.create_graph or config.scopes.levels))
 
     def run(self) -> None:
         outer, _walks.current = _walks.current, self
@@ -515,7 +514,7 @@ def accumulate(tensor: Any, grad: Any, create_graph: bool) -> None:
     elif create_graph or batching.levels_of(grad):  # the first may be equal for all samples
         tensor._grad = tensor._grad + grad
     else:
-        with no_grad():
+        with config.gradients_off():
             tensor._grad.add_(grad)
 
 

@@ -97,7 +97,8 @@ class _Mode(Decorating):
         scopes.grad_enabled = self.enabled
 
     def __exit__(self, *exc: object) -> None:
-        scopes.grad_enabled = self.previous.pop()
+        scopes.grad_enabled = self.previous[-1]  # no call, in which a signal may be handled
+        del self.previous[-1]
 
     def clone(self) -> Any:
         return type(self)()  # type: ignore[call-arg]

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import rushlight as rl
-from rushlight import errors
+from rushlight import config, errors
 from rushlight.arrays import tensor_of_array, tensor_of_number
 from rushlight.nn.hooks import RemovableHandle, insert_hook
 from rushlight.nn.module import clear_gradient, type_text
@@ -138,7 +138,7 @@ class Optimizer:
         if closure is not None:
             with rl.enable_grad():
                 loss = closure()
-        with rl.no_grad():
+        with config.gradients_off():
             batches = self._collect()
             if Watch.step is not None:
                 Watch.step(self, batches)
