@@ -158,10 +158,19 @@ class Fusion:
     def _store(self, nodes: set[Node]) -> None:
         """Store more nodes; what has inlined one of them is to be read again."""
         self.stored |= nodes
+        self._forget(nodes, set())
+
+    def _forget(self, stored: set[Node], dropped: set[Node]) -> None:
+        """What has inlined nodes that are stored now, or loads those that no longer are, is to
+        be read again.
+        """
         self.roots = {
             node: roots
             for node, roots in self.roots.items()
-            if all(nodes.isdisjoint(root.reader.inlined) for root in roots)
+            if all(
+                stored.isdisjoint(root.reader.inlined) and dropped.isdisjoint(root.reads)
+                for root in roots
+            )
         }
 
     # -- reading what is stored
@@ -407,15 +416,15 @@ class Fusion:
     def _make_early(self) -> bool:
         """Store less by computing it where it is made of (`schedule.early`)."""
         found = list(worth_moving(self.units, self.place, self.outputs, self._can_make_early))
+        made: set[Node] = set()
+        dropped: set[Node] = set()
         for move in found:
-            self.early |= move.made
             self.stored -= move.dropped
-            self.roots = {
-                node: roots
-                for node, roots in self.roots.items()
-                if all(move.dropped.isdisjoint(root.reads) for root in roots)
-            }
-            self._store(move.made)
+            self.stored |= move.made
+            made |= move.made
+            dropped |= move.dropped
+        self.early |= made
+        self._forget(made, dropped)
         return bool(found)
 
     def _can_make_early(self, move: Move) -> bool:
