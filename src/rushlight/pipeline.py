@@ -27,7 +27,7 @@ from rushlight.ops.registry import LevelOp, TensorType
 from rushlight.runtime import buffers
 from rushlight.schedule.reading import SINGLE
 from rushlight.trace import interrupts
-from rushlight.trace.trace import ROOM, Trace, every_trace, hooks
+from rushlight.trace.trace import ROOM, Trace, are_several, every_trace, hooks
 from rushlight.trace.trie import Edge
 from rushlight.trace.value import Storage, Value
 from rushlight.views import AnyView, Recast, View
@@ -91,7 +91,7 @@ def execute(trace: Trace, edge: Edge, alive: list[Value], rounds: int = 0) -> No
     trace.is_given = True
     try:
         key, targets = request_of(trace, alive)
-        if targets.written:
+        if targets.written and are_several():
             spare_other_traces(trace, targets)
         program_of(edge, key).run(trace, targets)
     except failures.StepFailed as failed:

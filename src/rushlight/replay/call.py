@@ -19,7 +19,7 @@ from rushlight.trace import interrupts
 from rushlight.trace.inference import note_data
 from rushlight.trace.record import make_tensor, set_view
 from rushlight.trace.tape import Node
-from rushlight.trace.trace import every_trace, local, recording
+from rushlight.trace.trace import are_several, every_trace, local, recording
 from rushlight.trace.value import Storage, Value
 from rushlight.views import AnyView
 
@@ -261,8 +261,10 @@ class RememberedCall:
         for storage in self.written:
             if sys.getrefcount(storage.value) > _ALONE or storage.buffer.windows:
                 raise Stale("somebody keeps what it would overwrite")
+        if not are_several():
+            return
         waiting = [leaf for trace in list(every_trace) for leaf in trace.leaves]
-        if waiting and not {id(s.buffer) for s in self.written}.isdisjoint(map(id, waiting)):
+        if not {id(s.buffer) for s in self.written}.isdisjoint(map(id, waiting)):
             raise Stale("another thread has still to read what it would overwrite")
 
 

@@ -6,7 +6,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
@@ -32,7 +32,6 @@ class HostCall:
     may_follow_writes: bool = False  # launches before it may write to memory of others
 
 
-@dataclass(slots=True)
 class Progress:
     """How far a program is that writes to memory of others.
 
@@ -41,9 +40,9 @@ class Progress:
     done or has not begun. Only calls of Python that follow writes leave room between the two.
     """
 
-    is_split: bool = False
-    segments: int = -1  # after the last call of Python
-    launched: list[None] = field(default_factory=list)  # filled by C, in one go
+    is_split = False
+    segments = -1  # after the last call of Python
+    launched: Sequence[None] = ()  # filled by C, in one go
 
     @property
     def is_begun(self) -> bool:
@@ -114,8 +113,12 @@ class Program:
                 else:
                     self._run(pool.address, segment, table, scratch)
             if progress is not None:
-                work = repeat(pool.address), frame.rest, repeat(table), repeat(scratch)
-                progress.launched.extend(map(self._run, *work))
+                launched: list[None] = []
+                progress.launched = launched
+                work = map(
+                    self._run, repeat(pool.address), frame.rest, repeat(table), repeat(scratch)
+                )
+                launched.extend(work)
         finally:
             self._idle.append(frame)
 

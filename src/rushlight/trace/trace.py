@@ -358,7 +358,7 @@ class Trace:
                 interrupts.release(handler)
 
     def _flush(self) -> None:  # hot
-        _reach(3)  # nothing is given up on a stack that ends before the executor's first steps
+        _reach()  # nothing is given up on a stack that ends before the executor's first steps
         scopes = config.scopes
         finish = self._inspected() if scopes.anomaly else None
         edge = self.edge
@@ -437,10 +437,17 @@ class Trace:
         return hooks.inspect(self)
 
 
-def _reach(frames: int) -> None:
-    """Raise RecursionError here if the stack has not so many frames left."""
-    if frames:
-        _reach(frames - 1)
+def _reach() -> None:  # hot
+    """Raise RecursionError here if the stack has not four frames left."""
+    _reach_further()
+
+
+def _reach_further() -> None:
+    _reach_last()
+
+
+def _reach_last() -> None:
+    len(())  # a call of C counts too
 
 
 def before_sharing(buffer: Any) -> None:
@@ -530,6 +537,13 @@ class _Local(threading.local):
 
 every_trace: weakref.WeakSet[Trace] = weakref.WeakSet()
 local = _Local()
+# To count them through the WeakSet takes ten times as long.
+_references = every_trace.data  # type: ignore[attr-defined]
+
+
+def are_several() -> bool:  # hot
+    """Whether another thread may have a trace, too."""
+    return len(_references) > 1
 
 
 def write_storage(trace: Trace, storage: Storage, value: Value) -> None:
