@@ -354,6 +354,8 @@ def test_a_second_failure_gives_up_writes(monkeypatch):
     assert x.add_(5).tolist() == [5.0] * 3
 
 
+# Python drops what a handler raises inside a __del__, with this warning; the timer goes on.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_no_write_is_half_done_when_a_handler_raises(alarm):
     """Wherever the time limit passes, a tensor has all writes that returned."""
     ones, total, count = torch.ones(300, 300), torch.zeros(300, 300), 0
