@@ -525,13 +525,13 @@ REASONS = {  # of Rushlight, where it is the slower one
     ),
     "Python around a kernel: 20 us, or 100 where data swept the cache": (
         "x.add_(y)", "x.mul_(0.999)", "a & b", "lerp", "sqrt", "full", "zero_", "copy_",
-        "outer", "embedding", "one_hot", "repeat", "repeat_interleave", "index_add",
+        "outer", "embedding", "one_hot", "flip", "repeat", "repeat_interleave", "index_add",
     ),
     "a copy and back, so that a bad index changes nothing": ("scatter_", "scatter_add_"),
     "64 bits of Philox an element, by its counter": ("randn", "rand"),
     "64-bit random numbers are sorted": ("randperm",),
     "a contraction, whose tile has more than one column": ("matrix @ vector",),
-    "reversed rows are gathered": ("flip",),
+    "sorted in NumPy, which has fast sorts for some processors only": ("argsort, int64",),
     "nine tenths of the best library's rate, with one text for all targets": (
         "matmul", "bmm", "linear", "conv1d", "conv2d 3x3",
     ),

@@ -142,6 +142,16 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(1,), (15,), (16,), (17,), (5, 33), (33, 5), (4, 3, 50)])
+def test_rows_read_backwards(shape, dtype):
+    x = np.random.default_rng(0).integers(-3, 4, shape).astype(dtype)
+    for dims in [(d,) for d in range(len(shape))] + [tuple(range(len(shape)))]:
+        assert np.array_equal(rl.tensor(x).flip(dims).numpy(), np.flip(x, dims))
+        twice = rl.tensor(x).flip(dims) == rl.tensor(x)
+        assert np.array_equal(twice.numpy(), np.flip(x, dims) == x)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values_and_gradients(name):
     a, b = (t.requires_grad_() for t in pair(BASE))

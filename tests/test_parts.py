@@ -10,7 +10,6 @@ import pytest
 
 import rushlight as torch
 from rushlight import nn, parts, pipeline, repeats
-from rushlight.trace import varying
 from rushlight.trace.trace import Trace, local
 
 WIDTH = 6
@@ -18,17 +17,8 @@ WIDTH = 6
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
-    """Neither loops and sizes that earlier tests made known, nor the paths they recorded."""
-    for name, empty in (
-        ("_loops", {}),
-        ("_places", set()),
-        ("_lengths", set()),
-        ("_after", set()),
-    ):
-        monkeypatch.setattr(repeats, name, empty)
+    """No programs of parts and no paths from earlier tests."""
     monkeypatch.setattr(parts, "_programs", {})
-    monkeypatch.setattr(varying, "_kinds", set())
-    monkeypatch.setattr(varying, "_sizes", {})
     torch.zeros(1).item()
     monkeypatch.setattr(local, "trace", Trace())
 

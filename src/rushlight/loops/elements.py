@@ -11,7 +11,7 @@ from rushlight.dtypes import dtype
 from rushlight.loops import expressions as ex
 from rushlight.loops.body import Body
 from rushlight.loops.group import Access, GroupKernel
-from rushlight.loops.text import IOTA, stored_type
+from rushlight.loops.text import IOTA, LANES, stored_type
 from rushlight.schedule.reading import Expression
 
 
@@ -158,6 +158,10 @@ class Elements(Body):
         if stride == 1:
             at = text.let(f"add i64 {offset}, {i}") if offset != "0" else i
             return ex.load(text, kind, text.place(stored, base, at), mask)
+        if stride == -1:
+            first = text.let(f"sub i64 {offset}, {i}")
+            at = text.let(f"sub i64 {first}, {LANES - 1}")
+            return ex.load_reversed(text, kind, text.place(stored, base, at), mask)
         start = text.place(stored, base, offset)
         return ex.load_scattered(text, kind, start, self._lane_offsets(access, i), mask)
 

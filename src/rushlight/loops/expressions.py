@@ -61,6 +61,13 @@ def load(text: Text, kind: dtype, place: str, mask: str | None) -> str:
     return _from_memory(text, kind, raw)
 
 
+def load_reversed(text: Text, kind: dtype, place: str, mask: str | None) -> str:
+    """16 consecutive elements, the last one first."""
+    flipped = None if mask is None else text.reversed("i1", mask)
+    raw = kernel_text.load_vector(text, kind.name, place, flipped)
+    return text.reversed(element(kind), _from_memory(text, kind, raw))
+
+
 def load_scattered(text: Text, kind: dtype, base: str, offsets: str, mask: str | None) -> str:
     raw = kernel_text.load_scattered(text, kind.name, base, offsets, mask)
     return _from_memory(text, kind, raw)

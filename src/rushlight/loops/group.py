@@ -327,7 +327,7 @@ class GroupKernel:
 
 
 def _stride_class(stride: int) -> str:
-    return {0: "0", 1: "1"}.get(stride, "n")
+    return {0: "0", 1: "1", -1: "-1"}.get(stride, "n")
 
 
 def _count_before(groups: list[list[int]], mark: int) -> int:

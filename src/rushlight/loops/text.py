@@ -11,6 +11,7 @@ from rushlight import float8
 LANES = 16
 """Logical lanes of every explicit vector, on every target."""
 
+_BACKWARDS = "<" + ", ".join(f"i32 {lane}" for lane in reversed(range(LANES))) + ">"
 IOTA = "<" + ", ".join(f"i64 {lane}" for lane in range(LANES)) + ">"
 
 _STORED = {
@@ -98,6 +99,12 @@ class Text:
         return self.let(
             f"shufflevector <16 x {kind}> {first}, <16 x {kind}> poison, <16 x i32> "
             f"zeroinitializer"
+        )
+
+    def reversed(self, kind: str, value: str) -> str:
+        return self.let(
+            f"shufflevector <16 x {kind}> {value}, <16 x {kind}> poison, "
+            f"<16 x i32> {_BACKWARDS}"
         )
 
     def smallest(self, a: str, b: str) -> str:

@@ -25,6 +25,12 @@ _kinds: set[Any] = set()  # dtype, axis, and the other sizes
 _sizes: dict[TensorType, frozenset[int]] = {}  # of types that were asked about
 
 
+def forget() -> None:
+    """Begin anew, as if no size had varied."""
+    _kinds.clear()
+    _sizes.clear()
+
+
 def is_known() -> bool:
     """Whether any size is known to vary."""
     return bool(_kinds)
