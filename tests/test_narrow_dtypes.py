@@ -174,3 +174,11 @@ def test_the_least_mean_square_is_of_the_dtype_that_is_computed_in(kind):
         for lib in (torch, rl)
     ]
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-2)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_are_finite_where_the_slope_alone_is_not(create_graph):
+    """1 / x of the smallest float16 is beyond its range, a part of that is not."""
+    x = rl.tensor([2.2e-6, 0.5], dtype=rl.float16, requires_grad=True)
+    (slope,) = rl.autograd.grad(x.log().mean() / 6, x, create_graph=create_graph)
+    assert slope.tolist() == [37792.0, 0.1666259765625]

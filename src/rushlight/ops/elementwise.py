@@ -329,9 +329,22 @@ class _FirstOrder:
 
     def gradient(self, g: Any, out: Any, operands: Sequence[Any], named: dict[str, Any]) -> Any:
         if config.scopes.grad_enabled or config.scopes.levels:  # it has derivatives itself
-            return scaled(g, self.slope(RECORDED, out, *operands, **named))
+            return self._recorded(g, out, operands, named)
         read = [x for x, is_used in zip(operands, self.uses, strict=True) if is_used]
         return self.op(g, *([out] if self.uses_out else []), *read, **named)
+
+    def _recorded(self, g: Any, out: Any, operands: Sequence[Any], named: Any) -> Any:
+        """In the dtype that `_lower` works in: of a narrow one 1 / x alone may be infinite."""
+        kind = working(g.dtype)
+        if kind is g.dtype:
+            return scaled(g, self.slope(RECORDED, out, *operands, **named))
+        out = CAST(out, dtype=kind) if self.uses_out else None
+        wide = [
+            CAST(x, dtype=kind) if is_used else None
+            for x, is_used in zip(operands, self.uses, strict=True)
+        ]
+        slope = self.slope(RECORDED, out, *wide, **named)
+        return CAST(scaled(CAST(g, dtype=kind), slope), dtype=g.dtype)
 
     def _type(self, g: TensorType, *read: TensorType, **_: Any) -> TensorType:
         shape = views.broadcast_shapes(self.op.name, g.shape, *(t.shape for t in read))
