@@ -146,6 +146,7 @@ LATE_IMPORTS = {
     ("gradients", "func"): "Jacobians by forward mode are those of a transform",
     ("trace", "autograd"): "what nodes saved is shown, and a node called, by few programs",
     ("tensor", "gradients"): "only `backward(inputs=...)` needs what takes edges and lists",
+    ("ops", "runtime"): "sorts run native loops, in programs that are there by then",
     ("pipeline", "native"): "LLVM is loaded by the first flush, not by the import",
     ("pipeline", "parts"): "as are the programs of parts",
     ("tensor", "__init__"): "a few methods are the namespace's functions by another name",

@@ -61,17 +61,44 @@ def first_positions(k: Any, x: Any, count: int) -> Any:
 @takes_batches
 def least_positions(keys: Any, count: int) -> Any:
     """The same by NumPy."""
-    if count < keys.shape[-1]:
-        keys = np.partition(keys, count - 1, axis=-1)[..., :count]
-    return sorted_positions(keys)
+    if count >= keys.shape[-1]:
+        return sorted_positions(keys)
+    found = np.sort(np.partition(keys, count - 1, axis=-1)[..., :count], axis=-1)
+    found &= POSITION
+    return found
 
 
 @takes_batches
-def sorted_positions(keys: Any) -> Any:
-    """The positions of each row's keys in order."""
-    found = np.sort(keys, axis=-1)
-    found &= POSITION
+def sorted_positions(keys: Any, bits: int = BITS) -> Any:
+    """The positions of each row's keys in order, which are in their lowest bits and rise along
+    the row.
+    """
+    from rushlight.runtime.radix import sorted_rows  # this runs in a program
+
+    found = sorted_rows(keys, bits)
+    found &= (1 << bits) - 1
     return found
+
+
+def ranked_positions(rows: Any, descending: bool) -> Any:
+    """The positions of each row's values in order, equal ones in order of position, of 64-bit
+    numbers: their ranks leave no room for a position.
+    """
+    from rushlight.runtime.radix import argsorted_rows  # this runs in a program
+
+    rank = _wide_rank(rows)
+    return argsorted_rows(~rank if descending else rank)
+
+
+def _wide_rank(rows: Any) -> Any:
+    """Numbers as int64 in their order; NaN is the greatest."""
+    if rows.dtype.kind == "f":
+        bits = np.where(rows == 0, 0.0, rows).astype(np.float64, copy=False).view(np.int64)
+        rank = bits ^ ((bits >> 63) & _NO_KEY)  # negative numbers run backwards
+        return np.where(np.isnan(rows), _NO_KEY, rank)
+    if rows.dtype == np.uint64:
+        return (rows ^ np.uint64(1 << 63)).view(np.int64)
+    return rows.astype(np.int64, copy=False)
 
 
 @takes_batches

@@ -12,17 +12,15 @@ import math
 from collections.abc import Callable
 from typing import Any  # generators, sizes, numbers
 
-import numpy as np
-
 from rushlight import config, errors, views
 from rushlight import dtypes as dt
 from rushlight.devices import META
 from rushlight.dtypes import dtype
-from rushlight.ir.host import takes_batches
 from rushlight.layout import check_layout
 from rushlight.ops import batching
 from rushlight.ops.creation import given_by, merged, with_grad
 from rushlight.ops.creation import shape_of as _shape_of
+from rushlight.ops.order_keys import sorted_positions
 from rushlight.ops.registry import (
     NOT_DIFFERENTIABLE,
     Op,
@@ -330,21 +328,13 @@ def randint_like(
     return with_grad(made, requires_grad, device, input)
 
 
-@takes_batches
-def _order(keys: Any, bits: int) -> Any:
-    """The lowest `bits` of random numbers in order."""
-    found = np.sort(keys, axis=-1)
-    found &= (1 << bits) - 1
-    return found
-
-
 def _shuffle_lower(k: Any, seed: Any, counter: Any, n: int, dtype: dtype) -> Any:
     """Random numbers with their positions in place of their last bits, sorted: the order is
     that of the random numbers, as nearly as 64 bits tell.
     """
     bits = max(n - 1, 0).bit_length()
     keys = (k.random((n,), seed, counter) & k.extent(-1 << bits)) | k.iota((n,), 0)
-    return k.cast(k.host(_order, [((n,), dt.int64)], keys, bits=bits)[0], dtype)
+    return k.cast(k.host(sorted_positions, [((n,), dt.int64)], keys, bits=bits)[0], dtype)
 
 
 SHUFFLE = Op(

@@ -1,7 +1,7 @@
 """Order and membership: sort, topk, unique, searchsorted.
 
-Sorting finds positions with NumPy between kernels; values are then gathered, so that gradients
-follow by themselves. NaN counts as the greatest value.
+Sorting finds positions between kernels (`order_keys.py`); values are then gathered, so that
+gradients follow by themselves. NaN counts as the greatest value.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from rushlight.ops.order_keys import (
     has_keys,
     keys,
     median_positions,
+    ranked_positions,
     sorted_positions,
 )
 from rushlight.ops.registry import NOT_DIFFERENTIABLE, Op, TensorType, public
@@ -47,6 +48,8 @@ def argsort_rows(rows: Any, descending: bool) -> Any:
         if int(high) - int(low) < 1 << 31:
             rank = (high - rows if descending else rows - low).astype(np.int64, copy=False)
             return sorted_positions(rank << BITS | np.arange(rows.shape[-1]))
+    if rows.shape[-1] > _LONG:
+        return ranked_positions(rows, descending)
     if not descending:
         return np.argsort(rows, axis=-1, kind="stable")
     last = rows.shape[-1] - 1
