@@ -384,4 +384,4 @@ def test_what_neither_rises_nor_falls_has_no_sign():
         with pytest.raises(NotImplementedError, match="cannot be determined statically"):
             d.constraints.dependent.event_dim
         with pytest.raises(ValueError, match="parameter low .* constraint LessThan"):
-            d.Uniform(1.0, 0.0)
+            d.Uniform(1.0, 0.0, validate_args=True)

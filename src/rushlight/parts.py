@@ -144,7 +144,7 @@ def _binds(step: Edge) -> bool:
     where their terms are (`ir/sums.py`), with other roundings, and ranges of a profile are told
     from the path.
     """
-    return any(t.levels for t in step.outs) or (step.kind == "mark" and bool(step.attrs))
+    return any(t.levels for t in step.outs) or step.attrs[:1] == ("range opens",)
 
 
 def _sunk(pieces: Sequence[Sequence[Edge]]) -> list[list[Edge]]:

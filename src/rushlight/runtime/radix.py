@@ -18,6 +18,7 @@ import numpy as np
 
 from rushlight.codegen.module import load_functions
 from rushlight.codegen.target import current_target
+from rushlight.runtime.buffers import Buffer
 
 SHORTEST = 1 << 13  # keys: fewer are sorted by NumPy in less time
 _DIGIT = 11  # bits
@@ -84,11 +85,11 @@ def sorted_rows(keys: np.ndarray, low: int) -> np.ndarray:
     length = keys.shape[-1]
     if length < SHORTEST:
         return np.sort(keys, axis=-1)
-    found = np.empty(keys.shape, np.int64)
     rows = np.ascontiguousarray(keys).reshape(-1, length)
+    found = _memory(keys.size)
     for row, made in zip(rows, found.reshape(-1, length), strict=True):
         made[:] = _sorted(row, low)
-    return found
+    return found.reshape(keys.shape)
 
 
 def argsorted_rows(keys: np.ndarray) -> np.ndarray:
@@ -96,21 +97,25 @@ def argsorted_rows(keys: np.ndarray) -> np.ndarray:
     length = keys.shape[-1]
     if length < SHORTEST:
         return np.argsort(keys, axis=-1, kind="stable")
-    found = np.empty(keys.shape, np.int64)
     rows = np.ascontiguousarray(keys).reshape(-1, length)
-    for row, made in zip(rows, found.reshape(-1, length), strict=True):
-        places = np.arange(length)
+    found = _memory(keys.size)
+    for row, places in zip(rows, found.reshape(-1, length), strict=True):
+        places[:] = np.arange(length)
         _sorted(row, 0, places)
-        made[:] = places
-    return found
+    return found.reshape(keys.shape)
+
+
+def _memory(count: int) -> np.ndarray:
+    """Memory for keys that was used before: pages of new memory cost as much as a digit."""
+    return Buffer(8 * count).as_numpy(np.int64, (count,))
 
 
 def _sorted(keys: np.ndarray, low: int, places: np.ndarray | None = None) -> np.ndarray:
     """The keys in order; `places` are put in the order of the keys that they belong to."""
     count, move, move_both = _walks()
     table = np.empty(_DIGITS, np.int64)
-    made = [keys, np.empty_like(keys), np.empty_like(keys)]
-    at = [places, np.empty_like(keys)] if places is not None else []
+    made = [keys, _memory(len(keys)), _memory(len(keys))]
+    at = [places, _memory(len(keys))] if places is not None else []
     source, target = 0, 1
     for shift in range(low, 64, _DIGIT):
         table[:] = 0
