@@ -90,3 +90,14 @@ def test_windows_that_are_none():
     check_error(ValueError, "signal.windows.kaiser", 3, beta=-1.0)
     check_error(ValueError, "signal.windows.general_cosine", 3, a=[])
     assert rushlight.signal.windows.hann(3, requires_grad=True).requires_grad
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "int64", "float16"])
+@pytest.mark.parametrize("shape", [(3,), (2, 0)])
+def test_running_sums_stay_in_the_dtype_of_the_input(name, dtype, shape):
+    x = rushlight.ones(shape, dtype=getattr(rushlight, dtype))
+    mask = rushlight.ones(shape, dtype=rushlight.bool)
+    run = getattr(rushlight.masked, name)
+    assert run(x, -1, mask=mask).dtype == x.dtype
+    assert run(x, -1, mask=mask, dtype=rushlight.float64).dtype == rushlight.float64

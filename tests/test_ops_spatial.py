@@ -252,3 +252,16 @@ def test_time_first_convolution():
     check("conv_tbc", normal(5, 2, 3), normal(2, 3, 4, seed=1), normal(4, seed=2), 1)
     for weight in (normal(2, 4, 4), normal(3, 4)):
         check_error(RuntimeError, "conv_tbc", normal(5, 2, 3), weight, normal(4), 1)
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_infinities_stay_in_the_windows_that_have_them(place):
+    x = np.ones((1, 8), np.float32)
+    x[0, place] = -np.inf
+    found = []
+    for lib in (pytest.importorskip("torch"), rushlight):
+        t = lib.tensor(x, requires_grad=True)
+        y = lib.nn.functional.adaptive_avg_pool1d(t, 5)
+        (g,) = lib.autograd.grad(y, t, lib.tensor([[1.0, np.inf, 2.0, 3.0, 4.0]]))
+        found.append((y.tolist(), g.tolist()))
+    assert found[0] == found[1]

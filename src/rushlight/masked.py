@@ -212,6 +212,8 @@ def _along(name: str, fill: Any) -> Any:
         input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None
     ) -> Tensor:
         x = _filled(input, mask, fill)
+        if dtype is None and name in ("cumsum", "cumprod"):  # integers stay as wide as they are
+            dtype = input.dtype
         return getattr(F if name == "softmin" else rl, name)(x, dim, dtype=dtype)
 
     return _named(function, name, f"`{name}` over the elements that the mask keeps.")

@@ -77,25 +77,35 @@ PUT = Op(  # its transpose: added up where they were taken
 )
 
 
-def resample_lower(k: Any, x: Any, index: Any, weight: Any, dim: int) -> Any:
+def _weighted(k: Any, x: Any, weight: Any, padded: bool) -> Any:
+    """x by a row of weights. Where a table is `padded`, what weighs nothing is not there: an
+    infinite element makes no NaN of it.
+    """
+    weight = k.cast(weight, x.dtype)
+    return k.select(weight.equals(0.0), 0.0, x * weight) if padded else x * weight
+
+
+def resample_lower(k: Any, x: Any, index: Any, weight: Any, dim: int, padded: bool) -> Any:
     shape = _along(x.shape, dim, index.shape[1])
     view, step = _line_view(x.shape, shape, dim)
     wide = k.wide(x)
     total = None
     for tap in range(index.shape[0]):
         read = k.gather(wide, view, [(_tap(k, index, tap, shape, dim), step, x.shape[dim])])
-        part = read * k.cast(_tap(k, weight, tap, shape, dim), wide.dtype)
+        part = _weighted(k, read, _tap(k, weight, tap, shape, dim), padded)
         total = part if total is None else total + part
     return k.cast(total, x.dtype)
 
 
-def resample_grad_lower(k: Any, g: Any, index: Any, weight: Any, dim: int, size: int) -> Any:
+def resample_grad_lower(
+    k: Any, g: Any, index: Any, weight: Any, dim: int, size: int, padded: bool
+) -> Any:
     shape = _along(g.shape, dim, size)
     view, step = _line_view(shape, g.shape, dim)
     wide = k.wide(g)
     total = k.full(shape, 0, wide.dtype)
     for tap in range(index.shape[0]):
-        part = wide * k.cast(_tap(k, weight, tap, g.shape, dim), wide.dtype)
+        part = _weighted(k, wide, _tap(k, weight, tap, g.shape, dim), padded)
         at = [(_tap(k, index, tap, g.shape, dim), step, size)]
         total = k.scatter("add", total, part, view, at)
     return k.cast(total, g.dtype)
@@ -103,35 +113,37 @@ def resample_grad_lower(k: Any, g: Any, index: Any, weight: Any, dim: int, size:
 
 RESAMPLE = Op(  # along dim, the sum over taps of weight * element
     "resample",
-    attrs=("dim",),
-    type=lambda x, index, weight, dim: TensorType(
+    attrs=("dim", "padded"),
+    type=lambda x, index, weight, dim, padded: TensorType(
         _along(x.shape, dim, index.shape[1]), x.dtype
     ),
     lower=resample_lower,
-    vjp=lambda g, out, x, index, weight, dim: (
-        RESAMPLE_GRAD(g, index, weight, dim=dim, size=x.shape[dim]),
+    vjp=lambda g, out, x, index, weight, dim, padded: (
+        RESAMPLE_GRAD(g, index, weight, dim=dim, size=x.shape[dim], padded=padded),
         None,
         None,
     ),  # fmt: skip
 )
 RESAMPLE_GRAD = Op(
     "resample_grad",
-    attrs=("dim", "size"),
-    type=lambda g, index, weight, dim, size: TensorType(_along(g.shape, dim, size), g.dtype),
+    attrs=("dim", "size", "padded"),
+    type=lambda g, index, weight, dim, size, padded: TensorType(
+        _along(g.shape, dim, size), g.dtype
+    ),
     lower=resample_grad_lower,
-    vjp=lambda h, out, g, index, weight, dim, size: (
-        RESAMPLE(h, index, weight, dim=dim),
+    vjp=lambda h, out, g, index, weight, dim, size, padded: (
+        RESAMPLE(h, index, weight, dim=dim, padded=padded),
         None,
         None,
     ),  # fmt: skip
 )
 
 
-def _by_table(x: Any, table: tuple[Any, Any], dim: int) -> Any:
+def _by_table(x: Any, table: tuple[Any, Any], dim: int, padded: bool = False) -> Any:
     index, weight = table
     if config.process.has_places:
         weight = recorder.beside(weight, x)
-    return RESAMPLE(x, index, weight, dim=dim)
+    return RESAMPLE(x, index, weight, dim=dim, padded=padded)
 
 
 # -- tables
@@ -256,7 +268,7 @@ def averaged(x: Any, dim: int, out: int) -> Any:
     """Means over `out` windows that divide a dimension as evenly as they can."""
     if out == x.shape[dim]:
         return x
-    return _by_table(x, _average_table(x.shape[dim], out, x.dtype), dim)
+    return _by_table(x, _average_table(x.shape[dim], out, x.dtype), dim, padded=True)
 
 
 # -- interpolate
@@ -327,7 +339,7 @@ def _resampled(
         return TAKE(x, table, dim=dim)
     if smooth:
         table = _smooth_table(size, out, scale, align, x.dtype, mode == "bicubic")
-        return _by_table(x, table, dim)
+        return _by_table(x, table, dim, padded=True)
     if out == size and (align or scale in (None, 1.0)):
         return x
     make = _cubic_table if mode == "bicubic" else _linear_table
