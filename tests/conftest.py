@@ -46,3 +46,31 @@ def nothing_varies() -> None:
     for name in ("rushlight.trace.varying", "rushlight.repeats"):
         if name in sys.modules:
             sys.modules[name].forget()
+
+
+@pytest.fixture
+def nothing_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No paths from earlier tests, and no programs of parts."""
+    from rushlight import parts, zeros
+    from rushlight.trace.trace import Trace, local
+
+    zeros(1).item()
+    monkeypatch.setattr(parts, "_programs", {})
+    monkeypatch.setattr(local, "trace", Trace())
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ops of each program that is planned from here on."""
+    from rushlight import parts, pipeline
+
+    found: list[int] = []
+    make = pipeline.make_program
+
+    def noting(edge, request):
+        found.append(sum(step.op is not None for step in edge.path()))
+        return make(edge, request)
+
+    monkeypatch.setattr(pipeline, "make_program", noting)
+    monkeypatch.setattr(parts, "make_program", noting)
+    return found

@@ -9,33 +9,11 @@ import numpy as np
 import pytest
 
 import rushlight as torch
-from rushlight import nn, parts, pipeline, repeats
+from rushlight import nn, parts, repeats
 from rushlight.trace.trace import Trace, local
 
+pytestmark = pytest.mark.usefixtures("nothing_recorded")
 WIDTH = 6
-
-
-@pytest.fixture(autouse=True)
-def nothing_known(monkeypatch):
-    """No programs of parts and no paths from earlier tests."""
-    monkeypatch.setattr(parts, "_programs", {})
-    torch.zeros(1).item()
-    monkeypatch.setattr(local, "trace", Trace())
-
-
-@pytest.fixture
-def planned(monkeypatch) -> list[int]:
-    """The ops of each program that is planned."""
-    found: list[int] = []
-    make = pipeline.make_program
-
-    def noting(edge, request):
-        found.append(sum(step.op is not None for step in edge.path()))
-        return make(edge, request)
-
-    monkeypatch.setattr(pipeline, "make_program", noting)
-    monkeypatch.setattr(parts, "make_program", noting)
-    return found
 
 
 @pytest.fixture

@@ -7,32 +7,12 @@ import pytest
 
 import rushlight as torch
 import rushlight.nn.functional as F
-from rushlight import nn, pipeline
+from rushlight import nn
 from rushlight.trace import varying
 from rushlight.trace.trace import Trace, local
 
+pytestmark = pytest.mark.usefixtures("nothing_recorded")
 WIDTH, HEADS = 16, 2
-
-
-@pytest.fixture(autouse=True)
-def nothing_known(monkeypatch):
-    """No paths that earlier tests recorded."""
-    torch.zeros(1).item()
-    monkeypatch.setattr(local, "trace", Trace())
-
-
-@pytest.fixture
-def planned(monkeypatch) -> list[int]:
-    """The ops of each program that is planned."""
-    found: list[int] = []
-    make = pipeline.make_program
-
-    def noting(edge, request):
-        found.append(sum(step.kind == "op" for step in edge.path()))
-        return make(edge, request)
-
-    monkeypatch.setattr(pipeline, "make_program", noting)
-    return found
 
 
 class Decoder(nn.Module):

@@ -310,12 +310,8 @@ class _Copy:
         edge = Edge(None, "root", 0)
         for step, (where, label) in zip(self._steps, self._places, strict=True):
             edge = Edge(edge, step.kind, edge.next)
-            edge.outs, edge.op, edge.attrs, edge.operands = (
-                step.outs,
-                step.op,
-                step.attrs,
-                step.operands,
-            )
+            edge.outs, edge.op = step.outs, step.op
+            edge.attrs, edge.operands = step.attrs, step.operands
             edge.next += len(step.outs)
             edge.where, edge.label = where, label
         return edge

@@ -48,12 +48,7 @@ def argsort_rows(rows: Any, descending: bool) -> Any:
         if int(high) - int(low) < 1 << 31:
             rank = (high - rows if descending else rows - low).astype(np.int64, copy=False)
             return sorted_positions(rank << BITS | np.arange(rows.shape[-1]))
-    if rows.shape[-1] > _LONG:
-        return ranked_positions(rows, descending)
-    if not descending:
-        return np.argsort(rows, axis=-1, kind="stable")
-    last = rows.shape[-1] - 1
-    return last - np.argsort(rows[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    return ranked_positions(rows, descending)
 
 
 def _along_rows(k: Any, x: Any, dim: int, width: int, function: Any) -> Any:
